@@ -28,31 +28,35 @@ static int check_part(struct walk *walk, uint32_t source, struct varve_error *er
     return vv_view_block_key(seeker->view, source, walk->writer, part, tables->parts, key, error);
 }
 
-static int walk_place(struct walk *walk, struct vv_place place, uint64_t length, struct varve_error *error) {
+/* The bytes of the region from `at.offset` on, which lie at `at.place`. */
+static int walk_place(struct walk *walk, struct vv_stored_granules at, uint64_t length, struct varve_error *error) {
+    at.ids = walk->ids;
     while (length > 0) {
-        uint32_t count = 0;
         uint64_t covered = 0;
-        int rc = vv_seek_ids(&walk->seeker, &place, length, walk->ids, AT_ONCE, &count, &covered, error);
+        at.count = 0;
+        int rc = vv_seek_ids(&walk->seeker, &at.place, length, walk->ids, AT_ONCE, &at.count, &covered, error);
         if (rc == 0)
-            rc = check_part(walk, place.dependency, error);
+            rc = check_part(walk, at.place.dependency, error);
         if (rc < 0)
             return rc;
-        if (count)
-            walk->fn(walk->arg, &place, walk->ids, count);
-        place.address += covered;
+        if (at.count)
+            walk->fn(walk->arg, &at);
+        at.place.address += covered;
+        at.offset += covered;
         length -= covered;
     }
     return 0;
 }
 
 /* Of several places the first that can be looked up is enough. */
-static int walk_run(struct walk *walk, const struct vv_run *run, struct varve_error *error) {
+static int walk_run(struct walk *walk, uint64_t region, const struct vv_run *run, struct varve_error *error) {
     uint64_t length = run->kind == VV_RUN_REPEATED ? run->piece : run->length;
     struct varve_error why;
     int rc = 0;
     for (uint32_t i = 0; i < run->place_count; i++) {
         vv_error_clear(&why);
-        int now = walk_place(walk, run->places[i], length, &why);
+        struct vv_stored_granules at = {.region = region, .offset = run->offset, .place = run->places[i]};
+        int now = walk_place(walk, at, length, &why);
         if (now == 0)
             return 0;
         if (rc == 0) {
@@ -69,7 +73,7 @@ static int walk_regions(struct walk *walk, struct vv_recipe *recipe, struct varv
     int rc;
     while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
-            rc = run.kind == VV_RUN_ZERO ? 0 : walk_run(walk, &run, error);
+            rc = run.kind == VV_RUN_ZERO ? 0 : walk_run(walk, region.number, &run, error);
             if (rc < 0)
                 return rc;
         }

@@ -115,10 +115,18 @@ void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
 /* The stored id of the granule at this place, if its pack has one: 1 and the id, 0 if not, or an error. */
 int vv_view_id(struct vv_view *view, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
                struct varve_error *error);
-/* All ids that are stored for what an owner's regions hold, without reading a byte of it: count granules that follow
- * each other from place on. In the order of the regions; what is repeated or shared is told once or more often. Bytes
- * without stored ids are passed over. A few thousand at a time. */
-typedef void (*vv_ids_fn)(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count);
+/* Granules that follow each other, in a region and where they are stored. */
+struct vv_stored_granules {
+    uint64_t region; /* its number */
+    uint64_t offset; /* in the region */
+    struct vv_place place;
+    const struct vv_hash128 *ids;
+    uint32_t count;
+};
+/* All ids that are stored for what an owner's regions hold, without reading a byte of it. In the order of the regions;
+ * what is repeated or shared is told once or more often. Bytes without stored ids are passed over. A few thousand at a
+ * time. */
+typedef void (*vv_ids_fn)(void *arg, const struct vv_stored_granules *granules);
 int vv_view_ids(struct vv_view *view, uint32_t owner, vv_ids_fn fn, void *arg, struct varve_error *error);
 
 /* ---- the blocks that the bytes of a run lie in, without reading them ---- */

@@ -137,26 +137,38 @@ static int count_ids(const struct vv_restart_context *context, struct vv_view *v
     return rc;
 }
 
-static void put_ids(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count) {
-    struct vv_history *history = arg;
-    for (uint32_t i = 0; i < count; i++) {
-        struct vv_known known = {ids[i], place->dependency, place->owner, place->address + (uint64_t)i * VV_GRANULE};
-        vv_table_put(&history->table, &known, history->is_alive);
+struct learning {
+    struct vv_history *history;
+    vv_was_read_fn was_read;
+    void *arg;
+};
+
+static void put_ids(void *arg, const struct vv_stored_granules *granules) {
+    const struct learning *learning = arg;
+    struct vv_history *history = learning->history;
+    for (uint32_t i = 0; i < granules->count; i++) {
+        uint64_t behind = (uint64_t)i * VV_GRANULE;
+        struct vv_known known = {granules->ids[i], granules->place.dependency, granules->place.owner,
+                                 granules->place.address + behind};
+        if (!learning->was_read || learning->was_read(learning->arg, granules->region, granules->offset + behind))
+            vv_table_put(&history->table, &known, history->is_alive);
     }
 }
 
-int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, struct vv_history *history, struct varve_error *error) {
-    return vv_view_ids(view, owner, put_ids, history, error);
+int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, vv_was_read_fn was_read, void *arg,
+                          struct vv_history *history, struct varve_error *error) {
+    struct learning learning = {history, was_read, arg};
+    return vv_view_ids(view, owner, put_ids, &learning, error);
 }
 
-int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
-                       struct varve_error *error) {
+int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, vv_was_read_fn was_read,
+                       void *arg, struct vv_history *history, struct varve_error *error) {
     size_t entries = 0;
     int rc = count_ids(context, view, &entries, error);
     if (rc)
         return rc;
     vv_table_resize(&history->table, entries); /* may fail: then it finds less */
-    return vv_candidate_learn_of(view, context->job->comm->rank, history, error);
+    return vv_candidate_learn_of(view, context->job->comm->rank, was_read, arg, history, error);
 }
 
 /* ---- copies ---- */

@@ -58,8 +58,40 @@ static int read_owner(struct vv_elastic *elastic, struct vv_scatter *scatter, si
     return rc;
 }
 
-/* The ids of what the owners have stored that this rank has read from, as far as the table reaches. Without them more
- * is stored again. */
+/* What this rank has read of one owner: the parts that are still to come, and the stretch of the first of them. */
+struct touched {
+    const struct vv_elastic *elastic;
+    size_t part, end;
+    int has_begun, has_stretch;
+    struct vv_overlap overlap;
+    struct vv_stretch stretch;
+};
+
+/* Of which regions and offsets it is asked ascends; whatever comes later than it should counts as not read. */
+static int was_read(void *arg, uint64_t number, uint64_t offset) {
+    struct touched *touched = arg;
+    const struct vv_stored_part *parts = touched->elastic->parts;
+    while (touched->part < touched->end && parts[touched->part].number < number) {
+        touched->part++;
+        touched->has_begun = 0;
+    }
+    if (touched->part == touched->end || parts[touched->part].number != number)
+        return 0;
+    const struct vv_stored_part *part = &parts[touched->part];
+    if (!touched->has_begun) {
+        touched->has_begun = 1;
+        touched->has_stretch =
+            vv_overlap_begin(&touched->overlap, &part->part, &touched->elastic->wanted[part->wanted].part) &&
+            vv_overlap_next(&touched->overlap, &touched->stretch);
+    }
+    while (touched->has_stretch && touched->stretch.from + touched->stretch.length <= offset)
+        touched->has_stretch = vv_overlap_next(&touched->overlap, &touched->stretch);
+    return touched->has_stretch && touched->stretch.from < offset + VV_GRANULE;
+}
+
+/* The ids of what this rank has read, as far as the table reaches; without them more is stored again. A granule of
+ * which it has read some bytes was checked as a whole. Others may be damaged: a checkpoint that referred to them would
+ * not come back. */
 static void learn_ids(struct vv_elastic *elastic) {
     const struct vv_record *record = vv_view_record(elastic->view);
     struct vv_job *job = elastic->context->job;
@@ -71,7 +103,11 @@ static void learn_ids(struct vv_elastic *elastic) {
         if (i > 0 && elastic->parts[i].owner == elastic->parts[i - 1].owner)
             continue;
         count++;
-        if (vv_candidate_learn_of(elastic->view, elastic->parts[i].owner, &elastic->history, &why) < 0)
+        struct touched touched = {.elastic = elastic, .part = i, .end = i + 1};
+        while (touched.end < elastic->part_count && elastic->parts[touched.end].owner == elastic->parts[i].owner)
+            touched.end++;
+        if (vv_candidate_learn_of(elastic->view, elastic->parts[i].owner, was_read, &touched, &elastic->history, &why) <
+            0)
             vv_log(&job->log, VV_LOG_INFO, "some ids could not be read, what has them may be stored again: %s",
                    why.text);
     }

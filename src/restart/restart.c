@@ -312,6 +312,13 @@ static void find_waste(struct vv_restart *restart, const uint64_t *live) {
     vv_history_own(history, restart->context->job->comm->rank);
 }
 
+/* Of regions that are too large for ids in memory, those that were read. */
+static int was_read(void *arg, uint64_t number, uint64_t offset) {
+    const struct vv_past *past = vv_history_find(arg, number);
+    (void)offset; /* they are read whole */
+    return past && past->has_no_ids;
+}
+
 int vv_restart_remember(struct vv_restart *restart, struct varve_error *error) {
     struct vv_history *history = &restart->history;
     const struct vv_record *record = vv_view_record(restart->view);
@@ -324,7 +331,8 @@ int vv_restart_remember(struct vv_restart *restart, struct varve_error *error) {
             fill_table(history, &history->list[i]);
     }
     struct varve_error ignored = {0};
-    if (has_any_without_ids && vv_candidate_learn(restart->context, restart->view, history, &ignored) != 0)
+    if (has_any_without_ids &&
+        vv_candidate_learn(restart->context, restart->view, was_read, history, history, &ignored) != 0)
         vv_log(&restart->context->job->log, VV_LOG_INFO,
                "some ids could not be read, what has them may be stored again: %s", ignored.text);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);

@@ -31,11 +31,15 @@ int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t gener
                       struct vv_view **out, struct varve_error *error);
 /* What it may depend on becomes the sources of an empty history; slots are the view's numbers of sources. */
 int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error);
-/* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take. */
-int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
-                       struct varve_error *error);
+/* Was the granule at this offset of the stored region read and checked? Only then may later checkpoints refer to it. */
+typedef int (*vv_was_read_fn)(void *arg, uint64_t number, uint64_t offset);
+/* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take.
+ * was_read NULL: somebody else has read everything (varve_continue). */
+int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, vv_was_read_fn was_read,
+                       void *arg, struct vv_history *history, struct varve_error *error);
 /* The same of one owner, as far as the table reaches. */
-int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, struct vv_history *history, struct varve_error *error);
+int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, vv_was_read_fn was_read, void *arg,
+                          struct vv_history *history, struct varve_error *error);
 /* rc: has this rank read all that it needs? If all have, the heartbeats name the checkpoint, in a generation where
  * nothing was tried yet. Where something is kept fewer times than it should be, the next checkpoint shall stand on its
  * own, with all copies. Collective; the same code on all ranks. */

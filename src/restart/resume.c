@@ -30,7 +30,7 @@ static int open_view(void *arg, struct vv_store *store, struct varve_error *erro
 static int read_tables(void *arg, struct vv_store *store, struct varve_error *error) {
     struct resumption *resumption = arg;
     (void)store;
-    int rc = vv_candidate_learn(resumption->context, resumption->view, &resumption->history, error);
+    int rc = vv_candidate_learn(resumption->context, resumption->view, NULL, NULL, &resumption->history, error);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
