@@ -47,6 +47,9 @@ struct importing {
 
 /* The folder of -C, or the current one. A file descriptor, or a negative code, told in error. */
 int import_folder(const struct cli *cli, struct varve_error *error);
+/* Find the files and folders of these arguments below importing->folder, look into all, and make the plan of them. Call
+ * it before there are threads. */
+int import_plan(struct importing *importing, char *const args[], int count, struct varve_error *error);
 /* The plan is complete: put it in order, and make the map that belongs to it. */
 int import_settle(struct importing *importing, struct varve_error *error);
 /* Choose the version, and the one to go on from, of which all is checked. import_store does so if it was not done. */

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "files/walk.h"
+#include "process/kinds.h"
 #include "process/protobuf.h"
 
 #define PAGE 4096u
@@ -135,26 +136,9 @@ static const struct mapping *mapping_of(const struct mappings *mappings, uint64_
     return mapping && address < mapping->end ? mapping : NULL;
 }
 
-/* What a mapping holds, and which elements a compressor may look for in it: docs/processes.md has the measurement. */
-struct kind {
-    const char *name;
-    int type;
-};
-
-static const struct kind heap = {"heap", VARVE_U64};     /* pointers, sizes and numbers of 8 bytes */
-static const struct kind stack = {"stack", VARVE_U64};   /* the same */
-static const struct kind code = {"code", VARVE_U8};      /* instructions */
-static const struct kind file = {"file", VARVE_U64};     /* what a program or library has written: tables of pointers */
-static const struct kind memory = {"memory", VARVE_U64}; /* large blocks of malloc, arenas, stacks of threads */
-
-static const struct kind *kind_of(const struct mapping *mapping) {
-    if (mapping->status & STATUS_HEAP)
-        return &heap;
-    if (mapping->status & STATUS_STACK)
-        return &stack;
-    if (mapping->status & STATUS_FILE)
-        return mapping->prot & PROT_CODE ? &code : &file;
-    return &memory;
+static const struct process_kind *kind_of(const struct mapping *mapping) {
+    return process_kind_of((mapping->status & STATUS_HEAP) != 0, (mapping->status & STATUS_STACK) != 0,
+                           (mapping->status & STATUS_FILE) != 0, (mapping->prot & PROT_CODE) != 0);
 }
 
 /* ---- runs of pages ---- */

@@ -176,13 +176,14 @@ static const struct option long_options[] = {
     {"exit", no_argument, NULL, 'Z'},
     {"mtbf", required_argument, NULL, 'B'},
     {"cost", required_argument, NULL, 'O'},
+    {"again", required_argument, NULL, 'G'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
 /* The letters of the options that only some commands take: that of bit n of enum option at place n. */
-static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBO";
+static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOG";
 
 static const char *option_name(char letter) {
     size_t i = 0;
@@ -306,6 +307,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'O':
         rc = take_bound(cli, "cost", &cli->cost);
+        break;
+    case 'G':
+        rc = take_bound(cli, "again", &cli->again);
         break;
     default:
         break;

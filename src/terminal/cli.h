@@ -51,6 +51,7 @@ enum option_bit {
     OPTION_EXIT = 1 << 27,
     OPTION_MTBF = 1 << 28,
     OPTION_COST = 1 << 29,
+    OPTION_AGAIN = 1 << 30,
 };
 
 #define CLI_PIDS_MOST 1024
@@ -84,6 +85,7 @@ struct cli {
     double tolerance;
     double relative;
     double mtbf, cost; /* seconds */
+    double again;      /* the same */
     char **args;       /* what is left for the command */
     int arg_count;
     int failures;    /* errors told so far */

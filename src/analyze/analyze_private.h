@@ -1,0 +1,48 @@
+/* What the files of this folder share. */
+#ifndef ANALYZE_PRIVATE_H
+#define ANALYZE_PRIVATE_H
+
+#include "analyze/analyze.h"
+#include "analyze/names.h"
+
+/* New pages of a region that are to be encoded, one after another. */
+struct sample {
+    char *name;
+    size_t kind; /* of the look */
+    int type;
+    uint64_t row;
+    uint8_t *data;
+    size_t size;
+    uint64_t *numbers; /* of the pages, among those of their kind */
+    size_t pages, capacity;
+};
+
+/* The samples of a look. */
+struct samples {
+    struct sample *list;
+    size_t count, capacity;
+    uint64_t bytes, most;
+    unsigned levels; /* how often every second unit of pages was left out */
+};
+
+struct analyze {
+    unsigned looks; /* that will come */
+    unsigned count;
+    struct analyze_look *list;
+    struct names pages;       /* content of a page: look and file in which it was last seen */
+    struct names places;      /* place of a page: its content */
+    struct names fine;        /* content of a fine chunk: the look */
+    struct names fine_places; /* place of a fine chunk: its content */
+    struct names cuts;        /* content of a content-defined chunk: the look */
+};
+
+/* sample.c */
+void samples_begin(struct samples *samples, uint64_t bytes);
+/* A new page, the one of this number among those of its kind. */
+int samples_add(struct samples *samples, const struct analyze_region *region, size_t kind, uint64_t number,
+                const void *page, size_t size);
+/* Encode all; fills what the look stores. */
+int samples_encode(struct samples *samples, struct analyze_look *look, struct varve_error *error);
+void samples_clear(struct samples *samples);
+
+#endif
