@@ -17,7 +17,7 @@
 /* A region as it would be protected. */
 struct analyze_region {
     const char *name;  /* in the store */
-    const char *place; /* the same for the same variable in each look */
+    const char *place; /* the same for the same variable in each look; NULL: it is not compared */
     const char *kind;  /* what is counted together: "f64", "heap" */
     uint32_t file;     /* the number of the file or process it comes from */
     int type;          /* enum varve_type */

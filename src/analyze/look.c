@@ -11,7 +11,7 @@
 
 #define STRIDE (1u << 20)
 #define PAGES_MOST (UINT64_C(3) << 20) /* names: 48 MiB, in a table of 64 MiB */
-#define FINE_MOST (UINT64_C(3) << 18)  /* a quarter of that */
+#define FINE_MOST (UINT64_C(3) << 15)  /* names of fine chunks: a table of 2 MiB, which a processor keeps near */
 #define FINES (ANALYZE_PAGE / ANALYZE_FINE)
 #define CUT_BYTES 4096u /* on average: as the setting chunk_size has it */
 #define ZERO_NAME 1u    /* content of a page of zeros */
@@ -166,7 +166,7 @@ static int look_at_page(struct looking *looking, uint64_t offset, const uint8_t 
         name = XXH3_64bits(page, size);
         rc = name_page(looking, name, page, size);
     }
-    if (rc == 0 && looking->analyze->looks > 1)
+    if (rc == 0 && looking->analyze->looks > 1 && looking->region.place)
         rc = compare_page(looking, offset, name, page, size);
     return rc;
 }
@@ -227,7 +227,8 @@ static void begin_region(struct looking *looking, size_t number) {
     looking->region = (struct analyze_region){.name = ""};
     source->region(source->arg, number, &looking->region);
     looking->kind = find_kind(looking->look, looking->region.kind);
-    looking->place = XXH3_64bits(looking->region.place, strlen(looking->region.place));
+    if (looking->region.place)
+        looking->place = XXH3_64bits(looking->region.place, strlen(looking->region.place));
     looking->known = 0;
     looking->look->kinds[looking->kind].counts.bytes += looking->region.length;
     looking->look->regions++;

@@ -29,7 +29,6 @@ static int on_step(void *arg, uint64_t done) {
 struct plan_source {
     const struct analyze_source *source; /* first: on_step */
     struct importing importing;
-    char place[FILES_PATH_MOST + FILES_NAME_MOST + 2];
 };
 
 /* Of a file that was named itself only the variable counts: versions have names of their own. */
@@ -38,7 +37,7 @@ static void plan_region(void *arg, size_t number, struct analyze_region *out) {
     const struct importing *importing = &plan->importing;
     const struct files_plan *all = &importing->plan;
 
-    *out = (struct analyze_region){.name = FILES_MAP_REGION, .place = "", .kind = "map", .file = UINT32_MAX};
+    *out = (struct analyze_region){.name = FILES_MAP_REGION, .kind = "map", .file = UINT32_MAX};
     out->length = importing->map_size;
     if (number == all->region_count)
         return;
@@ -51,7 +50,8 @@ static void plan_region(void *arg, size_t number, struct analyze_region *out) {
     out->row = region->dims > 1 ? region->dim[region->dims - 1] : 0;
     out->length = region->length;
     out->file = region->count ? all->pieces[region->first].file : 0;
-    out->is_plain = !importing->is_cut && region->count == 1 && region->variable == 0;
+    int is_alone = all->files.count == 1 && importing->cli->arg_count == 1; /* nothing may have moved */
+    out->is_plain = !importing->is_cut && !is_alone && region->count == 1 && region->variable == 0;
 }
 
 static int plan_read(void *arg, size_t number, uint64_t offset, void *buffer, size_t size, struct varve_error *error) {

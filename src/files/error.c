@@ -20,5 +20,5 @@ int files_system_error(struct varve_error *error, const char *what, const char *
 
 int files_changed(struct varve_error *error, const char *path) {
     return files_error(error, -EAGAIN,
-                       "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
+                       "%s changed while it was read: nothing was stored; try again when nobody writes it", path);
 }

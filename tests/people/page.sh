@@ -24,7 +24,7 @@ page = open(sys.argv[1]).read()
 blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.S | re.M)
 saved = []
 for _, text in blocks:
-    name = re.match(r"(?:!|//) (\w+\.\w+): ", text)
+    name = re.match(r"(?:!|//|#) (\w+\.\w+): ", text)
     if name:
         open(name.group(1), "w").write(text)
         saved.append(name.group(1))
