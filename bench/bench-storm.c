@@ -1,6 +1,7 @@
 /* Checkpoints of a storm (storm.h) on many ranks: how little has to be stored, and how much is.
  *
- *   mpirun -n RANKS bench-storm [--json] [--check] [--mode full,incremental,local,exact,top-k,auto] [--steps N]
+ *   mpirun -n RANKS bench-storm [--json] [--check] [--keep] [--mode full,incremental,local,exact,top-k,auto] [--steps
+ * N]
  *          [--checkpoints N] [--settings TEXT] [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *
  * 16 MiB per rank, three checkpoints, 10 steps before each of them. The modes: full (every checkpoint a first one,
@@ -17,7 +18,8 @@
  * that shares its writer with others counts with the one whose process that is. max_over_mean_worst: the same in the
  * worst checkpoint alone.
  *
- * --check fails when a bound is passed; the one on max_over_mean holds where ranks share writers. */
+ * --keep leaves the store of the last mode, to look at it. --check fails when a bound is passed; the one on
+ * max_over_mean holds where ranks share writers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +48,7 @@ static char store[3100];
 static const char *only_modes = "full,incremental,local,exact";
 static const char *more_settings = "";
 static unsigned steps = 10, checkpoints = 3;
-static int is_json, is_check;
+static int is_json, is_check, is_kept;
 
 struct result {
     const struct mode *mode;
@@ -227,7 +229,8 @@ static int run_mode(const struct mode *mode) {
     save_all(&result, last);
     restart(&result, last);
     measure_bare(&result);
-    together_remove_folder(store);
+    if (!is_kept)
+        together_remove_folder(store);
     free(last);
     if (ranks_own() == 0)
         (is_json ? report_json : report_people)(&result);
@@ -239,6 +242,7 @@ static int run_mode(const struct mode *mode) {
 static const struct bench_option command_line[] = {
     {"--json", .flag = &is_json},
     {"--check", .flag = &is_check},
+    {"--keep", .flag = &is_kept},
     {"--mode", "full,incremental,local,exact,top-k,auto", .list = &only_modes},
     {"--steps", .number = &steps, .least = 1},
     {"--checkpoints", .number = &checkpoints, .least = 1},

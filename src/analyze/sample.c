@@ -10,9 +10,9 @@
 #include "files/walk.h"
 
 #define UNIT 64u                  /* pages that are taken together: a quarter of a block */
-#define LEAST (UINT64_C(8) << 20) /* bytes up to which all is encoded */
-#define MOST (UINT64_C(64) << 20) /* and at the most, */
-#define SHARE 48                  /* otherwise one byte in so many */
+#define LEAST (UINT64_C(4) << 20) /* bytes up to which all is encoded */
+#define MOST (UINT64_C(32) << 20) /* and at the most, */
+#define SHARE 64                  /* otherwise one byte in so many */
 #define SETTINGS "keep=all,codec=size,capture=sync,dedup=local,staging=16M,aggregate=off,copies=1"
 
 void samples_begin(struct samples *samples, uint64_t bytes) {
