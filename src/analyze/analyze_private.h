@@ -5,9 +5,17 @@
 #include "analyze/analyze.h"
 #include "analyze/names.h"
 
+#define ANALYZE_SLICES 8
+
+struct slice {
+    const uint8_t *data;
+    size_t size;
+};
+
 /* New pages of a region that are to be encoded, one after another. */
 struct sample {
     char *name;
+    size_t region;
     size_t kind; /* of the look */
     int type;
     uint64_t row;
@@ -15,6 +23,7 @@ struct sample {
     size_t size;
     uint64_t *numbers; /* of the pages, among those of their kind */
     size_t pages, capacity;
+    struct slice slices[ANALYZE_SLICES]; /* while it is encoded */
 };
 
 /* The samples of a look. */
@@ -38,9 +47,14 @@ struct analyze {
 
 /* sample.c */
 void samples_begin(struct samples *samples, uint64_t bytes);
-/* A new page, the one of this number among those of its kind. */
-int samples_add(struct samples *samples, const struct analyze_region *region, size_t kind, uint64_t number,
-                const void *page, size_t size);
+struct new_page {
+    const struct analyze_region *region;
+    size_t region_number, kind;
+    uint64_t number; /* among the new pages of its kind */
+    const void *data;
+    size_t size;
+};
+int samples_add(struct samples *samples, const struct new_page *page);
 /* Encode all; fills what the look stores. */
 int samples_encode(struct samples *samples, struct analyze_look *look, struct varve_error *error);
 void samples_clear(struct samples *samples);

@@ -123,8 +123,13 @@ static int compare_page(struct looking *looking, uint64_t offset, uint64_t name,
 }
 
 static int take_new(struct looking *looking, const uint8_t *page, size_t size) {
-    struct sums *sums = &looking->sums[looking->kind];
-    int rc = samples_add(&looking->samples, &looking->region, looking->kind, sums->fresh_pages++, page, size);
+    const struct new_page taken = {.region = &looking->region,
+                                   .region_number = looking->number,
+                                   .kind = looking->kind,
+                                   .number = looking->sums[looking->kind].fresh_pages++,
+                                   .data = page,
+                                   .size = size};
+    int rc = samples_add(&looking->samples, &taken);
     return rc ? rc : look_finely(looking, page, size);
 }
 

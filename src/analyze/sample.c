@@ -10,9 +10,11 @@
 #include "files/walk.h"
 
 #define UNIT 64u                  /* pages that are taken together: a quarter of a block */
-#define LEAST (UINT64_C(4) << 20) /* bytes up to which all is encoded */
+#define LEAST (UINT64_C(8) << 20) /* bytes up to which all is encoded */
 #define MOST (UINT64_C(32) << 20) /* and at the most, */
-#define SHARE 64                  /* otherwise one byte in so many */
+#define BLOCK (UINT64_C(1) << 20) /* of the library */
+#define NAME_MOST 200u
+#define SHARE 64 /* otherwise one byte in so many */
 #define SETTINGS "keep=all,codec=size,capture=sync,dedup=local,staging=16M,aggregate=off,copies=1"
 
 void samples_begin(struct samples *samples, uint64_t bytes) {
@@ -51,15 +53,22 @@ static void thin_out(struct samples *samples) {
     }
 }
 
-static struct sample *sample_of(struct samples *samples, const struct analyze_region *region, size_t kind) {
+static struct sample *sample_of(struct samples *samples, const struct new_page *page) {
     struct sample *last = samples->count ? &samples->list[samples->count - 1] : NULL;
+    const struct analyze_region *region = page->region;
+    char name[NAME_MOST];
 
-    if (last && strcmp(last->name, region->name) == 0)
+    if (last && last->region == page->region_number)
         return last;
     if (files_grow((void **)&samples->list, &samples->capacity, samples->count, sizeof *samples->list) < 0)
         return NULL;
+    snprintf(name, sizeof name, "%zu %s", page->region_number, region->name);
     last = &samples->list[samples->count];
-    *last = (struct sample){.name = strdup(region->name), .kind = kind, .type = region->type, .row = region->row};
+    *last = (struct sample){.name = strdup(name),
+                            .region = page->region_number,
+                            .kind = page->kind,
+                            .type = region->type,
+                            .row = region->row};
     if (!last->name)
         return NULL;
     samples->count++;
@@ -80,17 +89,16 @@ static int make_room(struct sample *sample) {
     return 0;
 }
 
-int samples_add(struct samples *samples, const struct analyze_region *region, size_t kind, uint64_t number,
-                const void *page, size_t size) {
-    if (!is_taken(number / UNIT, samples->levels))
+int samples_add(struct samples *samples, const struct new_page *page) {
+    if (!is_taken(page->number / UNIT, samples->levels))
         return 0;
-    struct sample *sample = sample_of(samples, region, kind);
+    struct sample *sample = sample_of(samples, page);
     if (!sample || make_room(sample) < 0)
         return -ENOMEM;
-    memcpy(sample->data + sample->size, page, size);
-    sample->size += size;
-    sample->numbers[sample->pages++] = number;
-    samples->bytes += size;
+    memcpy(sample->data + sample->size, page->data, page->size);
+    sample->size += page->size;
+    sample->numbers[sample->pages++] = page->number;
+    samples->bytes += page->size;
     while (samples->bytes > samples->most && samples->levels < 63)
         thin_out(samples);
     return 0;
@@ -110,14 +118,14 @@ void samples_clear(struct samples *samples) {
 /* ---- encoding ---- */
 
 static int on_length(void *arg, uint64_t *bytes_out) {
-    const struct sample *sample = arg;
-    *bytes_out = sample->size;
+    const struct slice *slice = arg;
+    *bytes_out = slice->size;
     return 0;
 }
 
 static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
-    const struct sample *sample = arg;
-    memcpy(buffer, sample->data + offset, size);
+    const struct slice *slice = arg;
+    memcpy(buffer, slice->data + offset, size);
     return 0;
 }
 
@@ -126,7 +134,7 @@ static int on_load(void *arg, uint64_t offset, const void *buffer, size_t size, 
     return -ENOTSUP; /* nothing is restored here */
 }
 
-static uint64_t element_of(int type) {
+static size_t element_of(int type) {
     switch (type) {
     case VARVE_I16:
     case VARVE_U16:
@@ -150,23 +158,40 @@ static uint64_t element_of(int type) {
 }
 
 /* Rows as long as those of the whole; what is no whole row at the end is left out. */
-static int protect(struct varve_session *session, struct sample *sample) {
+static int protect_slice(struct varve_session *session, const struct sample *sample, struct slice *slice) {
     const struct varve_callbacks callbacks = {sizeof callbacks, on_length, on_save, on_load, VARVE_LARGE};
     struct varve_array array = {.size = sizeof array, .type = sample->type, .dims = 1};
-    uint64_t element = element_of(sample->type), row = sample->row * element;
+    size_t element = element_of(sample->type), row = (size_t)sample->row * element;
+    char name[NAME_MOST + 24];
 
-    if (row > element && sample->size >= row) {
+    if (row > element && slice->size >= row) {
         array.dims = 2;
-        array.dim[0].local = sample->size / row;
+        array.dim[0].local = slice->size / row;
         array.dim[1].local = sample->row;
-        sample->size -= sample->size % (size_t)row;
+        slice->size -= slice->size % row;
     } else {
-        array.dim[0].local = sample->size / element;
-        sample->size -= sample->size % (size_t)element;
+        array.dim[0].local = slice->size / element;
+        slice->size -= slice->size % element;
     }
-    int rc = varve_protect_callback(session, sample->name, &callbacks, sample);
+    snprintf(name, sizeof name, "%zu %s", (size_t)(slice - sample->slices), sample->name);
+    int rc = varve_protect_callback(session, name, &callbacks, slice);
     if (rc == 0 && sample->type != VARVE_BYTES)
-        rc = varve_describe(session, sample->name, &array);
+        rc = varve_describe(session, name, &array);
+    return rc;
+}
+
+/* The library sees when the data of a region becomes other data, after some blocks. In a sample it would see that too
+ * late, so parts of it, which are from different parts of the region, are regions of their own. */
+static int protect(struct varve_session *session, struct sample *sample, int is_all) {
+    size_t count = is_all ? 1 : sample->size / BLOCK;
+    int rc = 0;
+
+    count = count < 1 ? 1 : count > ANALYZE_SLICES ? ANALYZE_SLICES : count;
+    size_t each = sample->pages / count * ANALYZE_PAGE;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        sample->slices[i] = (struct slice){sample->data + i * each, i + 1 < count ? each : sample->size - i * each};
+        rc = protect_slice(session, sample, &sample->slices[i]);
+    }
     return rc;
 }
 
@@ -202,7 +227,7 @@ static int store_kind(struct samples *samples, size_t kind, struct outcome *outc
         return rc;
     for (size_t i = 0; i < samples->count && rc == 0; i++)
         if (samples->list[i].kind == kind && samples->list[i].size)
-            rc = protect(session, &samples->list[i]);
+            rc = protect(session, &samples->list[i], samples->levels == 0);
     rc = rc ? rc : varve_checkpoint(session, 0);
     rc = rc ? rc : varve_wait(session);
     if (rc < 0)

@@ -125,6 +125,8 @@ class Agrees(InFolder):
             stored = of(lines("import", self.path("ck"), "x", "-C", self.path(version), ".", env=env), "summary")[0]["bytes_stored"]
             wrong = abs(look["bytes_stored"] + look["bytes_metadata"] - stored)
             self.assertLessEqual(wrong, max(0.03 * stored, 4096), (version, look, stored))
+            beside = of(lines("ls", self.path("ck"), "x"), "checkpoint")[0]["bytes_metadata"]  # the newest comes first
+            self.assertLessEqual(abs(look["bytes_metadata"] - beside), max(0.25 * beside, 1024), (version, look, beside))
         return looks, summary
 
     def test_zeros(self):
