@@ -14,7 +14,12 @@
 #define FINE_MOST (UINT64_C(3) << 15)  /* names of fine chunks: a table of 2 MiB, which a processor keeps near */
 #define FINES (ANALYZE_PAGE / ANALYZE_FINE)
 #define CUT_BYTES 4096u /* on average: as the setting chunk_size has it */
-#define ZERO_NAME 1u    /* content of a page of zeros */
+/* What is kept of a page: the look and file in which it was last seen, and which page of the look it was. */
+#define FILE_AT 32
+#define FILE_MASK UINT64_C(0x3FFFFF)
+#define LOOK_AT 54
+#define RUN_BYTES 3.0 /* of a manifest, to say where a run of known pages is: measured */
+#define ZERO_NAME 1u  /* content of a page of zeros */
 
 /* What a look adds up for its kinds: names may be a sample, so these are no whole numbers. */
 struct sums {
@@ -30,12 +35,15 @@ struct looking {
     uint8_t *buffer, *data; /* data lies behind room for a window */
     struct samples samples;
     struct sums sums[ANALYZE_KINDS];
+    double runs; /* of known pages that follow each other where they were seen, too */
     double compared, changed, fine_compared, fine_changed, cut_known;
     /* the region that is read */
     struct analyze_region region;
     size_t number, kind;
     uint64_t place; /* its name */
     uint64_t known; /* bytes of it that are zero or known */
+    uint32_t next;  /* the page that would go on with what the last known page was equal to */
+    uint32_t pages; /* of this look so far */
     struct files_cut cut;
     XXH3_state_t *cut_state;
     uint64_t cut_length;
@@ -138,21 +146,24 @@ static int name_page(struct looking *looking, uint64_t name, const uint8_t *page
     struct names *names = &looking->analyze->pages;
     struct sums *sums = &looking->sums[looking->kind];
     uint64_t look = looking->analyze->count, old = 0;
+    uint64_t seen = look << LOOK_AT | (looking->region.file & FILE_MASK) << FILE_AT | looking->pages;
 
     if (!names_counts(names, name))
         return take_new(looking, page, size);
     double weight = names_weight(names) * (double)size;
-    int rc = names_put(names, name, look << 32 | looking->region.file, &old);
+    int rc = names_put(names, name, seen, &old);
     if (rc < 0)
         return rc;
-    if (rc == 0 || old >> 32 < look - (look > 0)) {
+    if (rc == 0 || old >> LOOK_AT < look - (look > 0)) {
         sums->fresh += weight;
         return take_new(looking, page, size);
     }
     looking->known += size;
-    if (old >> 32 < look)
+    looking->runs += (uint32_t)old != looking->next ? names_weight(names) : 0;
+    looking->next = (uint32_t)old + 1;
+    if (old >> LOOK_AT < look)
         sums->earlier += weight;
-    else if ((uint32_t)old == looking->region.file)
+    else if ((old ^ seen) >> FILE_AT == 0)
         sums->within += weight;
     else
         sums->across += weight;
@@ -171,6 +182,7 @@ static int look_at_page(struct looking *looking, uint64_t offset, const uint8_t 
         name = XXH3_64bits(page, size);
         rc = name_page(looking, name, page, size);
     }
+    looking->pages++;
     if (rc == 0 && looking->analyze->looks > 1 && looking->region.place)
         rc = compare_page(looking, offset, name, page, size);
     return rc;
@@ -390,6 +402,7 @@ int analyze_look(struct analyze *analyze, const char *label, const struct analyz
     if (rc == 0) {
         settle(looking);
         rc = samples_encode(&looking->samples, look, error);
+        look->all.metadata += whole(RUN_BYTES * looking->runs);
     }
     samples_clear(&looking->samples);
     XXH3_freeState(looking->cut_state);

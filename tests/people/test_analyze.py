@@ -124,9 +124,9 @@ class Agrees(InFolder):
         for look, version in zip(looks, versions):
             stored = of(lines("import", self.path("ck"), "x", "-C", self.path(version), ".", env=env), "summary")[0]["bytes_stored"]
             wrong = abs(look["bytes_stored"] + look["bytes_metadata"] - stored)
-            self.assertLessEqual(wrong, max(0.03 * stored, 4096), (version, look, stored))
+            self.assertLessEqual(wrong, max(0.03 * stored, 2048), (version, look, stored))
             beside = of(lines("ls", self.path("ck"), "x"), "checkpoint")[0]["bytes_metadata"]  # the newest comes first
-            self.assertLessEqual(abs(look["bytes_metadata"] - beside), max(0.25 * beside, 1024), (version, look, beside))
+            self.assertLessEqual(abs(look["bytes_metadata"] - beside), max(0.2 * beside, 1024), (version, look, beside))
         return looks, summary
 
     def test_zeros(self):
@@ -144,6 +144,14 @@ class Agrees(InFolder):
         look = self.check("a")[0][0]
         self.assertEqual(look["bytes_across"], 2 * MIB)
         self.assertEqual(look["bytes_within"], MIB)
+
+    def test_shuffled(self):
+        """Known pages in another order: what says where they are counts, too."""
+        pages = [noise(4096, 100 + i) for i in range(1024)]
+        self.write("v1/a", b"".join(pages))
+        random.Random(20).shuffle(pages)
+        self.write("v2/a", b"".join(pages))
+        self.assertLess(self.check("v1", "v2")[0][1]["bytes_new"], 4096)
 
     def test_few_pages_changed(self):
         data = bytearray(noise(4 * MIB, 4))
@@ -184,8 +192,12 @@ class Agrees(InFolder):
         self.assertGreater(self.check("v1", "v2", "v3")[0][2]["bytes_new"], MIB - 1)
 
     def test_sample(self):
-        """More than is encoded as a whole: parts that compress, parts that do not, in turns."""
-        self.write("a/f", floats(MIB, 9) + noise(12 * MIB, 10) + floats(MIB, 11) + bytes(range(256)) * (4 * MIB // 256))
+        """More than is encoded as a whole: files that compress, and files that do not. One file with both would not do: how well
+        import does then depends on which of its threads is first."""
+        for i in range(4):
+            self.write(f"a/f{i}", floats(MIB // 2, 30 + i))
+            self.write(f"a/n{i}", noise(3 * MIB, 40 + i))
+        self.write("a/p", bytes(range(256)) * (4 * MIB // 256))
         look = self.check("a")[0][0]
         self.assertLess(look["bytes_sampled"], 0.6 * look["bytes_new"])
         told = varve("analyze", self.path("a")).stdout
