@@ -246,7 +246,8 @@ static int set_text(const struct vv_setting *setting, const char *text, char *fi
         rc = check_pattern(text, why);
     else if (setting->offset == offsetof(struct vv_settings, cpus))
         rc = vv_cpus_are_valid(text) ? 0 : -1;
-    else if (setting->offset == offsetof(struct vv_settings, trigger_file))
+    else if (setting->offset == offsetof(struct vv_settings, trigger_file) ||
+             setting->offset == offsetof(struct vv_settings, exit_file))
         rc = 0;
     else
         rc = parse_on_error(text, &on_error, &retries);

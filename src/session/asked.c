@@ -2,6 +2,7 @@
 #include "session/asked.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +65,17 @@ enum vv_wish vv_asked_signals(struct vv_asked *asked) {
 void vv_asked_begun(struct vv_asked *asked) {
     asked->pending = VV_WISH_NONE;
     asked->has_begun = 1;
+}
+
+void vv_asked_leave_word(struct vv_asked *asked, const char *path, const struct vv_log *log) {
+    if (!*path || asked->has_left_word)
+        return;
+    asked->has_left_word = 1;
+    int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 || close(file) != 0)
+        vv_log(log, VV_LOG_WARN,
+               "%s cannot be made: %s; whoever started the job cannot tell that it leaves before it is done", path,
+               strerror(errno));
 }
 
 /* ---- what lies somewhere ---- */

@@ -28,6 +28,7 @@ struct vv_asked {
     enum vv_wish pending;              /* agreed by all ranks, until a checkpoint is begun */
     int is_leaving;                    /* agreed by all ranks: the job should end */
     int has_begun;                     /* a checkpoint, since then */
+    int has_left_word;                 /* in the file for it */
 };
 
 /* Count the signals of this session from now on. 0 or -errno. */
@@ -40,6 +41,9 @@ enum vv_wish vv_asked_signals(struct vv_asked *asked);
 
 /* A checkpoint was begun: what was asked for before is on its way. */
 void vv_asked_begun(struct vv_asked *asked);
+
+/* The job is told to end: in the file `path` ("": none) as well, for whoever started it. Once. */
+void vv_asked_leave_word(struct vv_asked *asked, const char *path, const struct vv_log *log);
 
 /* The file and the store, for rank 0: at most once a second, and with a hundredth of the time at most. What is found
  * is removed, and counts once even if that fails. */

@@ -16,11 +16,12 @@ static enum vv_wish stronger(enum vv_wish a, enum vv_wish b) {
 }
 
 /* How long the last checkpoint took, or has taken so far. Before the first, what the restart took is the best guess. */
-static void note_durable(struct vv_session *session, uint64_t now_ns) {
+static void note_durable(struct vv_session *session, uint64_t now_ns, int *is_flying_out) {
     const struct vv_request *request = &session->request;
     double last = session->schedule.durable;
     vv_background_lock(session);
-    if (request->begun_ns && !request->is_done)
+    *is_flying_out = request->begun_ns && !request->is_done;
+    if (*is_flying_out)
         last = fmax(last, (double)(now_ns - request->begun_ns) * 1e-9);
     else if (request->begun_ns && request->result == 0)
         last = (double)(request->durable_ns - request->begun_ns) * 1e-9;
@@ -44,8 +45,9 @@ static enum vv_wish look_as_root(struct vv_session *session) {
                                  .name = session->job.name,
                                  .log = &session->job.log,
                                  .now_ns = at.ns};
+    int is_flying;
     vv_schedule_asked(&session->schedule, at.ns);
-    note_durable(session, at.ns);
+    note_durable(session, at.ns, &is_flying);
     enum vv_wish wish = vv_asked_look(&session->asked, &look);
     if (!session->asked.is_leaving && vv_schedule_is_ending(&session->schedule, at)) {
         vv_log(&session->job.log, VV_LOG_INFO,
@@ -53,7 +55,9 @@ static enum vv_wish look_as_root(struct vv_session *session) {
                vv_schedule_left(&session->schedule, at), vv_schedule_margin(&session->schedule));
         return VV_WISH_EXIT;
     }
-    return stronger(wish, vv_schedule_is_due(&session->schedule, at.ns) ? VV_WISH_DUE : VV_WISH_NONE);
+    int is_due =
+        vv_schedule_is_due(&session->schedule, at.ns) && !(is_flying && vv_schedule_is_late(&session->schedule, at));
+    return stronger(wish, is_due ? VV_WISH_DUE : VV_WISH_NONE);
 }
 
 int vv_session_is_due(struct vv_session *session, struct varve_error *error) {
@@ -94,7 +98,11 @@ int vv_session_should_exit(struct vv_session *session) {
     if (!session->asked.is_leaving || !session->asked.has_begun)
         return 0;
     vv_background_wait(session);
-    return session->request.result == 0;
+    if (session->request.result != 0)
+        return 0;
+    if (vv_comm_is_root(session->job.comm))
+        vv_asked_leave_word(&session->asked, session->job.settings.exit_file, &session->job.log);
+    return 1;
 }
 
 double vv_session_time_left(const struct vv_session *session) {

@@ -91,6 +91,10 @@ int vv_schedule_is_ending(const struct vv_schedule *schedule, struct vv_now now)
     return vv_schedule_left(schedule, now) <= vv_schedule_margin(schedule);
 }
 
+int vv_schedule_is_late(const struct vv_schedule *schedule, struct vv_now now) {
+    return vv_schedule_left(schedule, now) <= vv_schedule_margin(schedule) + schedule->durable;
+}
+
 /* ---- what has happened ---- */
 
 void vv_schedule_asked(struct vv_schedule *schedule, uint64_t now_ns) {

@@ -48,6 +48,9 @@ double vv_schedule_left(const struct vv_schedule *schedule, struct vv_now now);
  * two questions, and the slack. */
 double vv_schedule_margin(const struct vv_schedule *schedule);
 int vv_schedule_is_ending(const struct vv_schedule *schedule, struct vv_now now);
+/* One is in flight: another by the interval would wait for it, and the last one of the job for both. 1 if the end is
+ * too near for all three. */
+int vv_schedule_is_late(const struct vv_schedule *schedule, struct vv_now now);
 
 /* varve_need is called. */
 void vv_schedule_asked(struct vv_schedule *schedule, uint64_t now_ns);

@@ -218,6 +218,42 @@ static void leave_by_signal(void **unused) {
     assert_int_equal(varve_close(s), 0);
 }
 
+/* The file says that the job left before it was done: not earlier, once, and a failure is told. */
+static void word_of_leaving(void **unused) {
+    (void)unused;
+    char settings[700], path[300];
+    snprintf(path, sizeof path, "%s.now", folder);
+    snprintf(settings, sizeof settings, "interval=asked,exit_signal=TERM,exit_file=%s", path);
+    struct varve_session *s = open_session(settings);
+    raise(SIGTERM);
+    assert_int_equal(varve_need(s), 1);
+    assert_int_equal(varve_should_exit(s), 0);
+    cannot_commit = 1;
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_should_exit(s), 0);
+    assert_int_equal(varve_wait(s), -EIO);
+    cannot_commit = 0;
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(varve_need(s), 1);
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_should_exit(s), 1);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(varve_should_exit(s), 1);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(varve_close(s), 0);
+
+    strncat(settings, "/below/nothing", sizeof settings - strlen(settings) - 1);
+    s = open_as("other", settings);
+    raise(SIGTERM);
+    assert_int_equal(varve_need(s), 1);
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_should_exit(s), 1);
+    assert_int_equal(varve_should_exit(s), 1);
+    assert_int_equal(count_in_log("cannot be made"), 1);
+    assert_int_equal(varve_close(s), 0);
+}
+
 /* ---- a file ---- */
 
 static void touch(const char *path) {
@@ -550,6 +586,7 @@ int main(void) {
         TEST(former_handlers),
         TEST(later_handlers),
         TEST(leave_by_signal),
+        TEST(word_of_leaving),
         TEST(file_asks),
         TEST(tool_asks),
         TEST(store_asks),

@@ -106,11 +106,14 @@ static void margins(void **unused) {
     assert_about(vv_schedule_margin(&schedule), 107);
     assert_false(vv_schedule_is_ending(&schedule, at(892, 892)));
     assert_true(vv_schedule_is_ending(&schedule, at(893, 893)));
+    assert_false(vv_schedule_is_late(&schedule, at(852, 852))); /* another 40 s for one that would wait */
+    assert_true(vv_schedule_is_late(&schedule, at(853, 853)));
     vv_schedule_made(&schedule, ns(340), ns(341), 0); /* the 7 s are two checkpoints ago */
     vv_schedule_asked(&schedule, ns(342));
     assert_about(vv_schedule_margin(&schedule), 2 * 40 + 3 + 20);
     open_schedule("end_time=off");
     assert_false(vv_schedule_is_ending(&schedule, at(1e6, 1e9)));
+    assert_false(vv_schedule_is_late(&schedule, at(1e6, 1e9)));
     assert_true(isinf(vv_schedule_left(&schedule, at(1, 1))));
 }
 
