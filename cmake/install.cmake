@@ -36,6 +36,8 @@ install(TARGETS ${libraries} varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDI
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(PROGRAMS tools/varve-read.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-read)
 install(PROGRAMS tools/varve-slurm.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-slurm)
+install(PROGRAMS tools/varve-job.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-job)
+install(FILES tools/job-parts.sh DESTINATION share/varve) # these two look for it there, from their own folder
 
 file(GLOB headers CONFIGURE_DEPENDS include/varve/*.h include/varve/*.hpp)
 if(NOT TARGET varve_mpi)

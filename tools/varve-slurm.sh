@@ -10,11 +10,8 @@
 # The command's output goes to STORE-NAME.out, for the output of the job grows while the command does not run: criu wants
 # open files as they were. The code it ends with goes to STORE-NAME.code. A name whose command has ended is not run again.
 #
-# Ends with
-#     the command's own code    it has ended, now or before
-#     75                        it is a checkpoint, and the job is queued again
-#     76                        it could not be brought back; nothing was started, and its checkpoints are there
-#     77                        it is gone, and nobody knows with which code
+# For programs that know nothing of Varve; those that make their own checkpoints have varve-job. The codes it ends with are in
+# docs/jobs.md.
 #
 # If it cannot be dumped it runs on, until Slurm kills it. VARVE ("varve") may have more words, such as "sudo varve";
 # DUMP_OPTIONS and UNDUMP_OPTIONS hold more arguments, such as "-- --tcp-established". Both need root: docs/processes.md.
@@ -24,17 +21,14 @@ if [ $# -lt 3 ]; then
     echo "usage: varve-slurm STORE NAME COMMAND [ARGUMENT...]" >&2
     exit 2
 fi
-store=$1 name=$2
+tool=$(basename "$0" .sh) store=$1 name=$2
 shift 2
-EXIT_DUMPED=75 EXIT_NOT_BACK=76 EXIT_LOST=77 NO_STORE=10
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=job-parts.sh
+. "$here/job-parts.sh" 2>/dev/null || . "$here/../share/varve/job-parts.sh" || exit 2
 output=${store%/}-$name.out code=${store%/}-$name.code pid_file=${store%/}-$name.pid
-read -r -a varve <<<"${VARVE:-varve}"
 read -r -a dump_options <<<"${DUMP_OPTIONS:-}"
 read -r -a undump_options <<<"${UNDUMP_OPTIONS:-}"
-
-say() {
-    echo "varve-slurm: $*" >&2
-}
 
 # A shell of its own, which is dumped with the command, writes down how it ended: whoever is brought back has another parent. Slurm's SIGTERM
 # may reach every process of the job; it is ours.
@@ -45,38 +39,14 @@ begin() {
     pid=$!
     if ! { echo "$pid" >"$pid_file.new" && sync "$pid_file.new" && mv "$pid_file.new" "$pid_file"; }; then
         kill -9 -- "-$pid"
-        give_up "cannot write $pid_file: nothing goes on"
+        give_up "$EXIT_STORAGE" "cannot write $pid_file: nothing goes on"
     fi
-}
-
-# Signals are for this script: varve, and criu below it, must not end in the middle.
-run_varve() {
-    (
-        trap '' TERM
-        exec "${varve[@]}" "$@"
-    )
-}
-
-# 0: yes, 1: no; the storage that does not answer is not the same as no checkpoint.
-has_checkpoint() {
-    local told rc=0
-    told=$(run_varve list --json "$store" "$name" 2>&1) || rc=$?
-    case $rc:$told in
-    0:*) return 0 ;;
-    "$NO_STORE":* | *'"NO_CHECKPOINT"'*) return 1 ;;
-    *) give_up "cannot ask $store for $name: $told" ;;
-    esac
-}
-
-give_up() {
-    say "$@"
-    exit "$EXIT_NOT_BACK"
 }
 
 come_back() {
     pid=$(cat "$pid_file") || return
     case $pid in
-    '' | *[!0-9]*) give_up "$pid_file does not name a process" ;;
+    '' | *[!0-9]*) give_up "$EXIT_STORAGE" "$pid_file does not name a process" ;;
     esac
     run_varve undump "$store" "$name" ${undump_options[@]+"${undump_options[@]}"}
 }
@@ -92,10 +62,7 @@ dump() {
         say "$name could not be dumped, and runs on"
         return
     fi
-    if [ -n "${SLURM_JOB_ID:-}" ]; then
-        scontrol requeue "$SLURM_JOB_ID" || say "it is a checkpoint, but job $SLURM_JOB_ID cannot be queued again"
-    fi
-    exit "$EXIT_DUMPED"
+    queue_again
 }
 
 is_asked=0
@@ -104,8 +71,9 @@ if [ -e "$code" ]; then
     say "$name has ended before, with $(cat "$code")"
     exit "$(cat "$code")"
 fi
-if has_checkpoint; then
-    come_back || give_up "$name cannot be brought back; its checkpoints are in $store"
+find_newest || exit "$EXIT_STORAGE"
+if [ -n "$newest" ]; then
+    come_back || give_up "$EXIT_STORAGE" "$name cannot be brought back; its checkpoints are in $store"
     say "$name goes on as process $pid"
 else
     begin "$@"
@@ -115,11 +83,9 @@ while is_running; do
         is_asked=0
         dump
     fi
-    sleep 1 &
-    wait $! # unlike a sleep in front, it ends with a signal
+    nap 1
 done
 if [ ! -e "$code" ]; then
-    say "$name is gone and has not said how"
-    exit "$EXIT_LOST"
+    give_up "$EXIT_LOST" "$name is gone and has not said how"
 fi
 exit "$(cat "$code")"

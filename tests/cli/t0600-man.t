@@ -4,7 +4,7 @@ if ! command -v scdoc >/dev/null || ! command -v mandoc >/dev/null; then
 	echo "1..0 # skip scdoc or mandoc is missing"
 	exit 77
 fi
-for page in varve.1 varve.3 varve.5 varve-import.1 varve-export.1; do
+for page in varve.1 varve.3 varve.5 varve-import.1 varve-export.1 varve-job.1; do
 	check "scdoc $page" sh -c "scdoc <'$SOURCE/../../docs/man/$page.scd' >$page"
 	# What scdoc itself prints makes empty paragraphs; everything else is ours.
 	mandoc -T lint -W warning $page 2>&1 | grep -v 'skipping paragraph macro: PP' >out

@@ -119,6 +119,15 @@ check "cmake --install" cmake --install "$build" --prefix "$work/first"
 prefix=$work/second
 mv "$work/first" "$prefix"
 check "bin/varve runs" "$prefix/bin/varve" --version
+# Both find what they share: a store that is none is told by it.
+job_scripts_run() {
+    local code=0
+    touch "$work/no-store"
+    "$prefix/bin/varve-job" --after exit "$work/ck-job" run -- true || return 1
+    VARVE=$prefix/bin/varve "$prefix/bin/varve-slurm" "$work/no-store" run true || code=$?
+    [ $code -eq 76 ]
+}
+PATH=$prefix/bin:$PATH check "varve-job and varve-slurm run" job_scripts_run
 if [ -d "$build/docs/man" ] && command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
     check "every manual page is there" each_source_is_a_page
     check "mandoc finds no fault" lint

@@ -13,7 +13,7 @@ import unittest
 
 VARVE, JOB = os.environ["VARVE"], os.environ["JOB"]
 CLIENT = str(pathlib.Path(__file__).resolve().parent / "client.py")
-EXIT_DUMPED, EXIT_NOT_BACK, EXIT_LOST = 75, 76, 77
+EXIT_ENDING, EXIT_DUMPED, EXIT_NOT_BACK, EXIT_LOST = 73, 75, 76, 77
 
 
 class Job(unittest.TestCase):
@@ -21,7 +21,8 @@ class Job(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="varve-job.")
         self.store = os.path.join(self.folder, "ck")
         asked = pathlib.Path(self.folder, "scontrol")
-        asked.write_text('#!/bin/sh\necho "$@" >>"$(dirname "$0")/asked"\n')
+        asked.write_text('#!/bin/sh\n[ "$1" != show ] || { echo JobState=${STATE:-RUNNING}; exit; }\n'
+                         'echo "$@" >>"$(dirname "$0")/asked"\n')
         asked.chmod(0o755)
         self.environment = dict(os.environ, VARVE=VARVE, DUMP_OPTIONS="--criu " + CLIENT, UNDUMP_OPTIONS="--criu " + CLIENT,
                                 TMPDIR=self.folder, SLURM_JOB_ID="4711", PATH=self.folder + ":" + os.environ["PATH"])
@@ -80,6 +81,11 @@ class Job(unittest.TestCase):
         self.assertFalse(self.is_running(pid))
         self.assertEqual(pathlib.Path(self.folder, "asked").read_text(), "requeue 4711\n")
         self.assertEqual(subprocess.run([VARVE, "show", self.store, "run"], capture_output=True).returncode, 0)
+
+    def test_cancelled(self):
+        code, told = self.ended(self.start_and_term(STATE="COMPLETING")[0])
+        self.assertEqual(code, EXIT_ENDING, told)
+        self.assertFalse(pathlib.Path(self.folder, "asked").exists())
 
     def test_cannot_come_back(self):
         self.ended(self.start_and_term()[0])

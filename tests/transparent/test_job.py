@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""tools/varve-job.sh without Slurm: what it starts, whom it asks, and the codes it ends with.
+
+VARVE, PROGRAM (job-program) and JOB are programs. scontrol, srun, scancel, sinfo and squeue are ours: they write down what they
+were asked, and say what the test wants; slurm.py has the real ones."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+VARVE, PROGRAM, JOB = os.environ["VARVE"], os.environ["PROGRAM"], os.environ["JOB"]
+DONE, USAGE, ENDING, NOT_QUEUED, QUEUED, STORAGE, GAVE_UP, NOT_STARTED = 0, 2, 73, 74, 75, 76, 78, 79
+FAKES = {
+    "scontrol": """
+case $1:$2 in
+show:job) echo "JobId=4711 JobState=${STATE:-RUNNING} RunTime=${RUN:-00:01:00} TimeLimit=1-00:00:00 EndTime=${END:-Unknown}" ;;
+show:hostnames) printf '%s\\n' n0 n1 n2 ;;
+*) echo "$@" >>"$FOLDER/asked"; exit ${REQUEUE:-0} ;;
+esac""",
+    # Tasks of a node that the test calls dead do not start; the program's process is srun's.
+    "srun": """
+options="" node=""
+while :; do
+    case $1 in
+    -w) node=$2; shift 2 ;;
+    -*) options="$options $1"; shift ;;
+    *) break ;;
+    esac
+done
+if [ -n "$node" ]; then
+    ! grep -qx $node "$FOLDER/dead" 2>/dev/null; exit
+fi
+echo "srun$options $SLURM_JOB_NUM_NODES" >>"$FOLDER/asked"
+echo $$ >"$FOLDER/pid"
+exec "$@" """,
+    "scancel": """echo "scancel $*" >>"$FOLDER/asked"; s=${1#--signal=}; kill -$s $(cat "$FOLDER/pid")""",
+    "sinfo": """cat "$FOLDER/states" 2>/dev/null; exit 0""",
+    "squeue": "exit 0",
+}
+
+
+class Job(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="varve-job.")
+        self.store = os.path.join(self.folder, "ck")
+        self.jobs = []
+        for name, text in FAKES.items():
+            self.at(name).write_text("#!/bin/sh\n" + text + "\n")
+            self.at(name).chmod(0o755)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+        self.environment.update(VARVE=VARVE, FOLDER=self.folder, RANK="0", WORLD_SIZE="1", SLURM_JOB_ID="4711",
+                                VARVE_INTERVAL="asked", PATH=self.folder + ":" + os.environ["PATH"])
+
+    def tearDown(self):
+        for job in self.jobs:
+            if job.poll() is None:
+                job.kill()
+            job.communicate()
+        pid = self.at("pid")
+        if pid.exists():
+            try:
+                os.kill(int(pid.read_text()), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.folder)
+
+    def at(self, name):
+        return pathlib.Path(self.folder, name)
+
+    def start(self, steps=20, milliseconds=10, options=(), launcher=("srun",), program=PROGRAM, **environment):
+        job = subprocess.Popen([JOB, *options, self.store, "run", "--", *launcher, program, self.store, "run", str(steps),
+                                str(milliseconds), self.folder], env=dict(self.environment, **environment),
+                               stderr=subprocess.PIPE, text=True)
+        self.jobs.append(job)
+        return job
+
+    def ends(self, job, code):
+        _, told = job.communicate(timeout=90)
+        self.assertEqual(job.returncode, code, told)
+        return told
+
+    def asked(self):
+        return self.at("asked").read_text().splitlines() if self.at("asked").exists() else []
+
+    def steps(self, *words):
+        lines = [line.split() for line in self.at("steps.0").read_text().splitlines()] if self.at("steps.0").exists() else []
+        return [int(line[1]) for line in lines if line[0] in words]
+
+    def wait_until(self, what):
+        end = time.monotonic() + 30
+        while not what():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+
+    def running(self, **environment):
+        job = self.start(steps=3000, **environment)
+        self.wait_until(lambda: self.steps("from"))
+        time.sleep(0.3)
+        return job
+
+    def result(self, steps):
+        other = self.at("other")
+        other.mkdir()
+        subprocess.run([PROGRAM, str(other / "ck"), "run", str(steps), "0", str(other)], env=self.environment, check=True)
+        self.assertEqual((other / "result.0").read_text(), self.at("result.0").read_text())
+
+    def test_done(self):
+        self.ends(self.start(), DONE)
+        self.assertEqual(self.asked(), ["srun "])
+        self.assertEqual(list(self.at(".").glob("ck-run.job*")), [])
+        self.result(20)
+
+    def test_warned(self):
+        job = self.running()
+        job.send_signal(signal.SIGUSR1)
+        self.assertIn("has left, and its checkpoint is durable", self.ends(job, QUEUED))
+        self.assertEqual(self.asked(), ["srun ", "scancel --signal=TERM 4711", "requeue 4711"])
+        steps = self.steps("left")[0] + 20
+        self.ends(self.start(steps=steps), DONE)
+        self.assertEqual(self.steps("from"), [0, steps - 20])
+        self.result(steps)
+
+    def test_program_told_by_slurm(self):
+        job = self.running()
+        os.kill(int(self.at("pid").read_text()), signal.SIGTERM)
+        self.ends(job, QUEUED)
+        self.assertEqual(self.asked(), ["srun ", "requeue 4711"])
+
+    def test_other_launcher(self):
+        mpirun = self.at("mpirun")
+        mpirun.write_text('#!/bin/sh\nexec "$@"\n')
+        mpirun.chmod(0o755)
+        job = self.running(launcher=["mpirun"])
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, QUEUED)
+        self.assertEqual(self.asked(), ["requeue 4711"])
+        self.assertEqual(len(self.steps("left")), 1)
+
+    def test_told_by_the_store(self):
+        self.at("scancel").write_text("#!/bin/sh\nexit 1\n")
+        job = self.running()
+        job.send_signal(signal.SIGUSR1)
+        self.ends(job, QUEUED)
+        self.assertEqual(len(self.steps("left")), 1)
+
+    def test_end_time_of_scontrol(self):
+        end = time.time() + 8
+        told = self.ends(self.start(steps=3000, END=time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end)), VARVE_END_SLACK="4"),
+                         QUEUED)
+        self.assertIn("has left", told)
+        self.assertLess(time.time(), end)
+
+    def test_after_exit(self):
+        job = self.running(options=["--after", "exit"])
+        job.send_signal(signal.SIGUSR1)
+        self.ends(job, QUEUED)
+        self.assertNotIn("requeue 4711", self.asked())
+
+    def test_after_stay(self):
+        job = self.running(options=["--after", "stay"])
+        job.send_signal(signal.SIGUSR1)
+        self.wait_until(lambda: self.steps("left"))
+        time.sleep(3)
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, QUEUED)
+        self.assertNotIn("requeue 4711", self.asked())
+
+    def test_cancelled(self):
+        job = self.running(STATE="COMPLETING")
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, ENDING)
+        self.assertNotIn("requeue 4711", self.asked())
+
+    def test_at_the_time_limit(self):
+        job = self.running(STATE="COMPLETING", RUN="1-00:00:08")
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, QUEUED)
+        self.assertIn("requeue 4711", self.asked())
+
+    def test_cannot_be_queued_again(self):
+        job = self.running(REQUEUE="1")
+        job.send_signal(signal.SIGUSR1)
+        self.ends(job, NOT_QUEUED)
+
+    def test_crash(self):
+        told = self.ends(self.start(steps=60, CRASH_ONCE="40", VARVE_INTERVAL="given"), DONE)
+        self.assertIn("the program ended with 134", told)
+        self.assertEqual(len(self.steps("from")), 2)
+        self.assertGreater(self.steps("from")[1], 0)
+        self.result(60)
+
+    def test_gives_up(self):
+        told = self.ends(self.start(CRASH="5", options=["--restarts", "2"]), GAVE_UP)
+        self.assertIn("given up", told)
+        self.assertEqual(len(self.steps("from")), 3)
+        self.assertEqual(list(self.at(".").glob("ck-run.job*")), [])
+
+    def test_gives_up_in_later_lives(self):
+        warn = self.at("warn")  # each life is warned before its program has begun, and makes no checkpoint
+        warn.write_text("#!/bin/sh\necho life >>$FOLDER/lives; kill -USR1 $PPID; exec sleep 100\n")
+        warn.chmod(0o755)
+        for _ in range(3):
+            self.ends(self.start(options=["--restarts", "2"], launcher=(), program=str(warn)), QUEUED)
+        self.ends(self.start(options=["--restarts", "2"], launcher=(), program=str(warn)), GAVE_UP)
+        self.assertEqual(self.at("lives").read_text(), "life\n" * 3)
+        self.ends(self.start(), DONE)
+
+    def test_another_job_counts_anew(self):
+        self.at("ck-run.job").write_text("4710 -1 99\n")
+        self.ends(self.start(), DONE)
+
+    def test_progress_is_a_greater_version(self):
+        self.at("ck-run.job").write_text("4711 -1 99\n")
+        self.ends(self.start(), GAVE_UP)
+        subprocess.run([PROGRAM, self.store, "run", "10", "0", self.folder], env=dict(self.environment, VARVE_INTERVAL="given"),
+                       check=True)
+        self.at("ck-run.job").write_text("4711 3 99\n")
+        self.ends(self.start(), DONE)
+
+    def test_storage_in_trouble(self):
+        pathlib.Path(self.store).write_text("no store")
+        self.assertIn("nothing more is started", self.ends(self.start(), STORAGE))
+        self.assertEqual(self.asked(), [])
+
+    def test_not_started(self):
+        self.ends(self.start(launcher=["/nowhere/srun"]), NOT_STARTED)
+        self.ends(self.start(options=["--state", "/nowhere/state"]), NOT_STARTED)
+        self.ends(self.start(options=["--state", self.folder + "/" + "x" * 250]), NOT_STARTED)
+        for options in (["--after", "lunch"], ["--nodes", "x"], ["--signal", "KILL"], ["--restarts"], ["--help"]):
+            self.ends(self.start(options=options), USAGE)
+        self.assertEqual(self.asked(), [])
+
+    # ---- nodes ----
+
+    def on_nodes(self, **environment):
+        return self.start(steps=60, CRASH_ONCE="40", VARVE_INTERVAL="given", SLURM_JOB_NODELIST="n[0-2]", SLURM_JOB_NUM_NODES="3",
+                          **environment)
+
+    def test_spare_node(self):
+        self.at("dead").write_text("n1\n")
+        told = self.ends(self.on_nodes(options=["--nodes", "2"]), DONE)
+        self.assertIn("dead: n1", told)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1 2"])
+        self.result(60)
+
+    def test_too_few_nodes(self):
+        self.at("dead").write_text("n1\n")
+        told = self.ends(self.on_nodes(), QUEUED)
+        self.assertIn("2 of 3 nodes are left, and 3 are needed", told)
+        self.assertEqual(self.asked(), ["srun 3", "requeue 4711"])
+
+    def test_nodes_that_slurm_knows(self):
+        self.at("states").write_text("n0 allocated\nn0 allocated\nn1 allocated*\nn2 down\n")
+        told = self.ends(self.on_nodes(options=["--nodes", "1"]), DONE)
+        self.assertIn("dead: n1 n2", told)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1,n2 1"])
+
+    def test_zero_with_a_lost_node(self):
+        self.at("states").write_text("n0 allocated\nn1 down*\nn2 allocated\n")
+        told = self.ends(self.start(SLURM_JOB_NODELIST="n[0-2]", SLURM_JOB_NUM_NODES="3", options=["--nodes", "2"]), DONE)
+        self.assertIn("nodes were lost: n1", told)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1 2"])
+
+
+unittest.main(verbosity=2)

@@ -1,0 +1,304 @@
+#!/bin/bash
+# varve-job [OPTION...] STORE NAME -- COMMAND [ARGUMENT...]: a batch job whose program makes its own checkpoints with Varve.
+#
+#     #SBATCH --requeue --open-mode=append --signal=B:USR1@300
+#     exec varve-job /scratch/ck run-7 -- srun ./simulation input
+#
+# Passes the batch system's warning on, so that the program makes a checkpoint and ends, and queues the job again. A program that
+# crashes is started again in the same allocation, without nodes that are dead. man varve-job; docs/jobs.md.
+#
+# How it knows that the program is not done although it ended with 0: varve_should_exit makes a file (the setting exit_file).
+# How it knows of progress: the newest checkpoint has a greater version. What it must know in the job's next life is in a file.
+set -u
+
+tool=$(basename "$0" .sh)
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=job-parts.sh
+. "$here/job-parts.sh" 2>/dev/null || . "$here/../share/varve/job-parts.sh" || exit 2
+
+PROBE_SECONDS=30 # a node that starts nothing in that time is dead
+AGAIN_SECONDS=30 # a program that does not leave is asked again
+STORE_TRIES=3
+PATH_MOST=255 # bytes of a setting
+
+usage() {
+    cat >&2 <<'TEXT'
+usage: varve-job [OPTION...] STORE NAME -- COMMAND [ARGUMENT...]
+  --after requeue|stay|exit   when the program has left: queue the job again (scontrol), wait until the job
+                              is ended, or only end with 75
+  --nodes N                   the program needs N nodes of the job: others are spare; all unless told
+  --restarts N                give up after so many restarts without a newer checkpoint; 3
+  --signal NAME               the signal that asks the program to leave: TERM, USR1, ...
+  --state FILE                where the next life of the job finds what this one knew; STORE-NAME.job
+TEXT
+    exit "$EXIT_USAGE"
+}
+
+# ---- the command line ----
+
+is_number() {
+    case $1 in
+    '' | *[!0-9]* | ??????????*) return 1 ;;
+    esac
+}
+
+after=requeue needed='' restarts=3 signal='' state=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --after | --nodes | --restarts | --signal | --state)
+        [ $# -gt 1 ] || usage
+        case $1 in
+        --after) after=$2 ;;
+        --nodes) needed=$2 ;;
+        --restarts) restarts=$2 ;;
+        --signal) signal=${2#SIG} ;;
+        --state) state=$2 ;;
+        esac
+        shift 2
+        ;;
+    -*) usage ;;
+    *) break ;;
+    esac
+done
+case $after in
+requeue | stay | exit) ;;
+*) usage ;;
+esac
+if ! is_number "$restarts" || ! is_number "${needed:-1}" || [ $# -lt 4 ] || [ "$3" != -- ]; then
+    usage
+fi
+store=$1 name=$2
+shift 3
+command=("$@")
+launcher=$(basename "$1")
+
+# Slurm tells tasks of srun with SIGTERM that the job is preempted; srun itself would kill them if it got one. mpirun passes
+# SIGUSR1 on to its ranks, and kills them when it gets SIGTERM.
+signal=${signal:-${VARVE_EXIT_SIGNAL:-}}
+if [ -z "$signal" ]; then
+    case $launcher in
+    mpirun* | mpiexec* | prterun* | orterun* | flux) signal=USR1 ;;
+    *) signal=TERM ;;
+    esac
+fi
+case $signal in
+USR1 | USR2 | HUP | INT | TERM | XCPU) ;;
+*) usage ;;
+esac
+path=${store%%\?*}
+path=${path#file://}
+state=${state:-${path%/}-$name.job}
+case $state in
+/*) ;;
+*) state=$PWD/$state ;;
+esac
+
+# ---- what the next life of the job must know: the job, the greatest version, starts since then ----
+
+job_id=${SLURM_JOB_ID:-${PBS_JOBID:-${LSB_JOBID:-${FLUX_JOB_ID:-}}}}
+best=-1 tries=-1
+
+read_state() {
+    local job version count
+    [ -n "$job_id" ] && [ -e "$state" ] || return 0
+    read -r job version count <"$state" || return 0
+    if [ "$job" = "$job_id" ] && is_number "${version#-}" && is_number "$count"; then
+        best=$version tries=$count
+    fi
+}
+
+write_state() {
+    if ! { echo "${job_id:-none} $best $tries" >"$state.new" && sync "$state.new" && mv "$state.new" "$state"; }; then
+        give_up "$EXIT_NOT_STARTED" "cannot write $state: nothing is started; --state names another file"
+    fi
+}
+
+# Before each start.
+count_start() {
+    tries=$((tries + 1))
+    if [ -n "$newest" ] && [ "$newest" -gt "$best" ]; then
+        best=$newest tries=0
+    fi
+    if [ "$tries" -gt "$restarts" ]; then
+        rm -f "$state"
+        give_up "$EXIT_GAVE_UP" "given up: $tries starts, and no checkpoint of $name newer than ${newest:-none at all}"
+    fi
+    write_state
+}
+
+ask_store() {
+    local i
+    for ((i = 1; i <= STORE_TRIES; i++)); do
+        find_newest && return
+        [ "$i" -eq "$STORE_TRIES" ] || nap 5
+    done
+    give_up "$EXIT_STORAGE" "the storage is in trouble: nothing more is started"
+}
+
+# ---- nodes ----
+
+dead=() # nodes of the job
+
+# Only with srun can nodes be left out: its options are known.
+has_nodes() {
+    [ "$launcher" = srun ] && [ -n "${SLURM_JOB_NODELIST:-}" ]
+}
+
+# Nodes that Slurm calls down, or that do not answer it.
+list_down() {
+    sinfo -h -N -n "$SLURM_JOB_NODELIST" -o '%N %T' | sed -n 's/^\([^ ]*\) \(.*\*\|down.*\|fail.*\|unk.*\)$/\1/p' | sort -u
+}
+
+probe() {
+    timeout "$PROBE_SECONDS" srun --overlap -Q -N1 -n1 -w "$1" true </dev/null >/dev/null 2>&1 || echo "$1"
+}
+
+# Slurm takes minutes to notice that a node is gone: those that it believes in are asked to start something.
+find_dead() {
+    local node down
+    dead=()
+    has_nodes || return 0
+    down=$(list_down)
+    mapfile -t dead < <(
+        for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+            if grep -qx "$node" <<<"$down"; then
+                echo "$node"
+            else
+                probe "$node" &
+            fi
+        done
+        wait
+    )
+    [ ${#dead[@]} -eq 0 ] || say "dead: ${dead[*]}"
+}
+
+# Steps of a program that crashed may hold on to processors.
+end_steps() {
+    local step
+    has_nodes || return 0
+    for step in $(squeue -h -s -j "$SLURM_JOB_ID" -o %i); do
+        case $step in
+        *.[0-9]*) scancel -Q --signal=KILL "$step" || : ;;
+        esac
+    done
+}
+
+# Sets line to the command as it is started now. A step that lost a node may keep its processors for ever: overlap.
+make_line() {
+    local IFS=,
+    line=("${command[@]}")
+    [ ${#dead[@]} -gt 0 ] || return 0
+    line=("${command[0]}" --overlap "--exclude=${dead[*]}" "${command[@]:1}")
+    export SLURM_JOB_NUM_NODES=$((all_nodes - ${#dead[@]})) # what srun takes where the command does not say
+    export SLURM_NNODES=$SLURM_JOB_NUM_NODES
+}
+
+# ---- the program ----
+
+warned='' # the signal by which the batch system wants us gone
+
+pass_on() {
+    say "SIG$warned: $name is asked to leave"
+    if [ "$launcher" = srun ] && [ -n "${SLURM_JOB_ID:-}" ]; then
+        scancel --signal="$signal" "$SLURM_JOB_ID"
+    else
+        kill -s "$signal" "$pid"
+    fi || run_varve trigger --exit "$store" "$name"
+}
+
+start() {
+    left=$state.left.$$.$((starts += 1)) # a new name: a node may remember for some time that there is no such file
+    [ ${#left} -le "$PATH_MOST" ] || give_up "$EXIT_NOT_STARTED" "$left is longer than $PATH_MOST bytes: --state names another file"
+    export VARVE_EXIT_FILE=$left VARVE_EXIT_SIGNAL=$signal
+    make_line
+    say "start: ${line[*]}; newest checkpoint: ${newest:-none}"
+    "${line[@]}" &
+    pid=$!
+}
+
+# Sets code.
+wait_for_end() {
+    local told=-$AGAIN_SECONDS # the program may not have begun when it is told
+    while kill -0 "$pid" 2>/dev/null; do
+        if [ -n "$warned" ] && [ ! -e "$left" ] && [ $((SECONDS - told)) -ge $AGAIN_SECONDS ]; then
+            told=$SECONDS
+            pass_on
+        fi
+        nap 1
+    done
+    code=0
+    wait "$pid" || code=$?
+}
+
+# The program has ended: is it done? Returns if it should be started again.
+judge() {
+    if [ -e "$left" ]; then
+        rm -f "$left"
+        say "$name has left, and its checkpoint is durable"
+        leave
+    fi
+    if [ "$code" -eq 0 ] && ! has_lost_nodes; then
+        rm -f "$state"
+        exit 0
+    fi
+    say "the program ended with $code"
+    [ -z "$warned" ] || leave
+}
+
+# srun may end with 0 although a node was lost with its tasks.
+has_lost_nodes() {
+    has_nodes || return 1
+    local down
+    down=$(list_down | grep -vxF "$(printf '%s\n' "${dead[@]-}")")
+    [ -n "$down" ] && say "nodes were lost: $down"
+}
+
+leave() {
+    case $after in
+    exit) exit "$EXIT_QUEUED" ;;
+    stay)
+        warned=
+        while [ "$warned" != TERM ]; do
+            nap 1
+        done
+        exit "$EXIT_QUEUED"
+        ;;
+    esac
+    queue_again
+}
+
+# Not every Slurm tells jobs when they end: 22.05 does not.
+find_end_time() {
+    local told end
+    [ -z "${SLURM_JOB_END_TIME:-}" ] && [ -n "${SLURM_JOB_ID:-}" ] || return 0
+    told=$(job_field EndTime)
+    end=$(date -d "${told:-Unknown}" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=$end
+}
+
+# ---- the life of the job ----
+
+for warning in TERM USR1 USR2 XCPU; do
+    # shellcheck disable=SC2064 # now
+    trap "warned=$warning" $warning
+done
+type -P "${command[0]}" >/dev/null || give_up "$EXIT_NOT_STARTED" "there is no ${command[0]}: nothing is started"
+find_end_time
+export SLURM_KILL_BAD_EXIT=${SLURM_KILL_BAD_EXIT:-1} # a rank that dies takes the others with it; else they wait for it
+all_nodes=${SLURM_JOB_NUM_NODES:-1}
+needed=${needed:-$all_nodes}
+starts=0
+read_state
+while :; do
+    ask_store
+    count_start
+    start
+    wait_for_end
+    judge
+    end_steps
+    find_dead
+    if [ $((all_nodes - ${#dead[@]})) -lt "$needed" ]; then
+        say "$((all_nodes - ${#dead[@]})) of $all_nodes nodes are left, and $needed are needed: the job is queued again"
+        leave
+    fi
+    [ -z "$warned" ] || leave
+done
