@@ -28,7 +28,7 @@ usage: varve-job [OPTION...] STORE NAME -- COMMAND [ARGUMENT...]
                               is ended, or only end with 75
   --nodes N                   the program needs N nodes of the job: others are spare; all unless told
   --restarts N                give up after so many restarts without a newer checkpoint; 3
-  --signal NAME               the signal that asks the program to leave: TERM, USR1, ...
+  --signal NAME               tell the program with this signal to leave: TERM, USR1, ...
   --state FILE                where the next life of the job finds what this one knew; STORE-NAME.job
 TEXT
     exit "$EXIT_USAGE"
@@ -72,15 +72,10 @@ shift 3
 command=("$@")
 launcher=$(basename "$1")
 
-# Slurm tells tasks of srun with SIGTERM that the job is preempted; srun itself would kill them if it got one. mpirun passes
-# SIGUSR1 on to its ranks, and kills them when it gets SIGTERM.
+# Slurm tells the tasks of srun with SIGTERM that the job is preempted: the program understands that.
 signal=${signal:-${VARVE_EXIT_SIGNAL:-}}
-if [ -z "$signal" ]; then
-    case $launcher in
-    mpirun* | mpiexec* | prterun* | orterun* | flux) signal=USR1 ;;
-    *) signal=TERM ;;
-    esac
-fi
+is_signal_given=${signal:+1}
+signal=${signal:-TERM}
 case $signal in
 USR1 | USR2 | HUP | INT | TERM | XCPU) ;;
 *) usage ;;
@@ -197,19 +192,23 @@ make_line() {
 
 warned='' # the signal by which the batch system wants us gone
 
+# srun would kill its tasks if it got a SIGTERM itself. Which signals other launchers pass on differs between them (Open MPI 4.1
+# SIGUSR2 only, MPICH SIGUSR1 only): without --signal the store tells the program.
 pass_on() {
     say "SIG$warned: $name is asked to leave"
+    told=$SECONDS
     if [ "$launcher" = srun ] && [ -n "${SLURM_JOB_ID:-}" ]; then
-        scancel --signal="$signal" "$SLURM_JOB_ID"
-    else
-        kill -s "$signal" "$pid"
-    fi || run_varve trigger --exit "$store" "$name"
+        scancel --signal="$signal" "$SLURM_JOB_ID" && return
+    elif [ -n "$is_signal_given" ]; then
+        kill -s "$signal" "$pid" && return
+    fi
+    run_varve trigger --exit "$store" "$name" >&2 || told=$((SECONDS - AGAIN_SECONDS + 5))
 }
 
 start() {
     left=$state.left.$$.$((starts += 1)) # a new name: a node may remember for some time that there is no such file
     [ ${#left} -le "$PATH_MOST" ] || give_up "$EXIT_NOT_STARTED" "$left is longer than $PATH_MOST bytes: --state names another file"
-    export VARVE_EXIT_FILE=$left VARVE_EXIT_SIGNAL=$signal
+    export VARVE_EXIT_FILE=$left VARVE_EXIT_SIGNAL=$signal VARVE_TRIGGER=on
     make_line
     say "start: ${line[*]}; newest checkpoint: ${newest:-none}"
     "${line[@]}" &
@@ -218,10 +217,9 @@ start() {
 
 # Sets code.
 wait_for_end() {
-    local told=-$AGAIN_SECONDS # the program may not have begun when it is told
+    local told=-$AGAIN_SECONDS # when pass_on was called; the program may not have begun by then
     while kill -0 "$pid" 2>/dev/null; do
         if [ -n "$warned" ] && [ ! -e "$left" ] && [ $((SECONDS - told)) -ge $AGAIN_SECONDS ]; then
-            told=$SECONDS
             pass_on
         fi
         nap 1

@@ -5,6 +5,7 @@ VARVE, PROGRAM (job-program) and JOB are programs. scontrol, srun, scancel, sinf
 were asked, and say what the test wants; slurm.py has the real ones."""
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -140,6 +141,23 @@ class Job(unittest.TestCase):
         self.assertEqual(self.asked(), ["requeue 4711"])
         self.assertEqual(len(self.steps("left")), 1)
 
+    @unittest.skipUnless(shutil.which("mpirun.openmpi"), "there is no Open MPI")
+    def test_mpirun(self):
+        """The real one: both ranks leave, told by the store, and by the signal that it passes on."""
+        for options in ([], ["--signal", "USR2"]):
+            self.leave_mpirun(options)
+            shutil.rmtree(self.store)
+            self.at("steps.0").unlink()
+
+    def leave_mpirun(self, options):
+        rank = 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec "$0" "$@"'
+        job = self.running(options=options, launcher=["mpirun.openmpi", "--oversubscribe", "-n", "2", "sh", "-c", rank], MASTER_ADDR="127.0.0.1",
+                           VARVE_PORT=str(random.randrange(10000, 20000)), OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", SLURM_JOB_ID="")
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, QUEUED)
+        self.assertEqual(len(self.steps("left")), 1)
+
     def test_told_by_the_store(self):
         self.at("scancel").write_text("#!/bin/sh\nexit 1\n")
         job = self.running()
@@ -205,8 +223,8 @@ class Job(unittest.TestCase):
         warn.write_text("#!/bin/sh\necho life >>$FOLDER/lives; kill -USR1 $PPID; exec sleep 100\n")
         warn.chmod(0o755)
         for _ in range(3):
-            self.ends(self.start(options=["--restarts", "2"], launcher=(), program=str(warn)), QUEUED)
-        self.ends(self.start(options=["--restarts", "2"], launcher=(), program=str(warn)), GAVE_UP)
+            self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=str(warn)), QUEUED)
+        self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=str(warn)), GAVE_UP)
         self.assertEqual(self.at("lives").read_text(), "life\n" * 3)
         self.ends(self.start(), DONE)
 
