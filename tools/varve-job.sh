@@ -37,9 +37,7 @@ TEXT
 # ---- the command line ----
 
 is_number() {
-    case $1 in
-    '' | *[!0-9]* | ??????????*) return 1 ;;
-    esac
+    [[ $1 =~ ^[0-9]{1,19}$ ]]
 }
 
 after=requeue needed='' restarts=3 signal='' state=''

@@ -145,7 +145,7 @@ int main(int argc, char **argv) {
         FILE *file = open_own("result", "w");
         fprintf(file, "%016" PRIx64 "\n", result());
         fclose(file);
-        note("done", step);
+        note("done", atoll(argv[3]));
     }
     fclose(notes);
     return 0;

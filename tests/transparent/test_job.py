@@ -239,6 +239,8 @@ class Job(unittest.TestCase):
                        check=True)
         self.at("ck-run.job").write_text("4711 3 99\n")
         self.ends(self.start(), DONE)
+        self.at("ck-run.job").write_text("4711 1700000000000000000 99\n")
+        self.ends(self.start(), GAVE_UP)
 
     def test_storage_in_trouble(self):
         pathlib.Path(self.store).write_text("no store")
