@@ -108,8 +108,8 @@ def time_limit(slurm):
     job.check_lives()
 
 
-def preempted(slurm, name):
-    job = Job(slurm, name, 150, time=60, signal="B:USR1@60")
+def preempted(slurm, name, options=""):
+    job = Job(slurm, name, 150, options=options, time=60, signal="B:USR1@60")
     job.wait_begun()
     high = slurm.submit("high", "sleep 1", name + ".high", nodes=3, time=1)
     job.wait_queued()
@@ -184,8 +184,9 @@ def main():
         print("skipped: " + why)
         return 77
     with_slurm([], time_limit, lambda slurm: preempted(slurm, "preempted"), one_rank, lost_node, codes)
-    # Slurm tells the tasks alone, and not the script.
-    with_slurm([("SlurmctldParameters=preempt_send_user_signal\n", "")], lambda slurm: preempted(slurm, "preempted-plain"))
+    # Slurm tells the tasks alone, and not the script; and it queues a job again that stays until the grace time is over.
+    with_slurm([("SlurmctldParameters=preempt_send_user_signal\n", "")], lambda slurm: preempted(slurm, "preempted-plain"),
+               lambda slurm: preempted(slurm, "preempted-stay", "--after stay"))
     return 0
 
 
