@@ -20,7 +20,7 @@
 #define NAME "asked"
 
 static _Atomic int64_t moved, wall_moved;
-static atomic_int cannot_remove, cannot_commit;
+static atomic_int cannot_remove, cannot_commit, commits_wait;
 static char folder[256], log_text[8192];
 static unsigned char data[65536];
 static int64_t version;
@@ -46,6 +46,8 @@ int __wrap_vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attemp
                              struct vv_hash128 *digest_out, struct varve_error *error);
 int __wrap_vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
                              struct vv_hash128 *digest_out, struct varve_error *error) {
+    while (commits_wait)
+        usleep(1000);
     if (cannot_commit)
         return vv_error(error, -EIO, "the test says no");
     return __real_vv_leaders_commit(job, attempt, map, digest_out, error);
@@ -499,6 +501,31 @@ static void leave_only_when_durable(void **unused) {
     assert_int_equal(varve_close(s), 0);
 }
 
+/* One is in flight. Another by the interval would wait for it, and the last one for both: not where the end is near. */
+static void none_behind_another(void **unused) {
+    (void)unused;
+    char settings[200];
+    snprintf(settings, sizeof settings, "interval_seconds=1,end_time=%.3f,end_slack=10", wall_now() + 1000);
+    struct varve_session *s = open_session(settings);
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_wait(s), 0);
+    commits_wait = 1;
+    data[400]++;
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    pass(100);
+    assert_int_equal(varve_need(s), 1); /* 900 s are left, and 3 x 100 + 100 + 10 would do */
+    pass(120);
+    assert_int_equal(varve_need(s), 0); /* 780 s, and 3 x 220 + 120 + 10 */
+    assert_int_equal(varve_should_exit(s), 0);
+    pass(75);
+    assert_int_equal(varve_need(s), 1); /* 705 s, and 2 x 295 + 120 + 10 for the last one */
+    commits_wait = 0;
+    data[400]++;
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_should_exit(s), 1);
+    assert_int_equal(varve_close(s), 0);
+}
+
 static void failures_are_no_leave(void **unused) {
     (void)unused;
     for (int is_sync = 0; is_sync < 2; is_sync++) {
@@ -581,21 +608,14 @@ static int teardown(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(nothing_is_asked),
-        TEST(signals),
-        TEST(former_handlers),
-        TEST(later_handlers),
-        TEST(leave_by_signal),
-        TEST(word_of_leaving),
-        TEST(file_asks),
-        TEST(tool_asks),
-        TEST(store_asks),
-        TEST(strange_triggers),
-        TEST(leave_in_time),
-        TEST(slurm_says_when),
-        TEST(clocks_jump),
-        TEST(leave_only_when_durable),
-        TEST(failures_are_no_leave),
+        TEST(nothing_is_asked),    TEST(signals),
+        TEST(former_handlers),     TEST(later_handlers),
+        TEST(leave_by_signal),     TEST(word_of_leaving),
+        TEST(file_asks),           TEST(tool_asks),
+        TEST(store_asks),          TEST(strange_triggers),
+        TEST(leave_in_time),       TEST(slurm_says_when),
+        TEST(clocks_jump),         TEST(leave_only_when_durable),
+        TEST(none_behind_another), TEST(failures_are_no_leave),
         TEST(interval_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
