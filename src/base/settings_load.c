@@ -23,9 +23,10 @@
 
 /* Variables of ours that are not settings. */
 static const char *const other_variables[] = {
-    "VARVE_CONFIG",      "VARVE_STORE",           "VARVE_DOMAIN",      "VARVE_FAULT",
-    "VARVE_FAULT_LIST",  "VARVE_FAIL_ALLOC",      "VARVE_PORT",        "VARVE_SECRET",
-    "VARVE_SECRET_FILE", "VARVE_CONNECT_SECONDS", "VARVE_PEER_SECONDS"};
+    "VARVE_CONFIG",          "VARVE_STORE",           "VARVE_DOMAIN",       "VARVE_FAULT",
+    "VARVE_FAULT_LIST",      "VARVE_FAIL_ALLOC",      "VARVE_PORT",         "VARVE_SECRET",
+    "VARVE_SECRET_FILE",     "VARVE_CONNECT_SECONDS", "VARVE_PEER_SECONDS", "VARVE_PRELOAD_LEAST",
+    "VARVE_PRELOAD_INCLUDE", "VARVE_PRELOAD_EXCLUDE"};
 
 static char *trim(char *text) {
     while (isspace((unsigned char)*text))

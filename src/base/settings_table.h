@@ -82,6 +82,11 @@
       " the first one is due at once. asked: nothing, only signals, triggers and the end of the job.")                 \
     X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
       "The least important messages that are logged.")                                                                 \
+    X(ADVANCED, CHOICE, heap, "auto|off|data|unchecked", NULL, NULL, "auto",                                           \
+      "Protect the large allocations of a program that `varve run` has started, without their names. data: what"       \
+      " they hold comes back into the allocations that the same code makes in the next run; what holds addresses is"   \
+      " refused. unchecked: addresses are not looked for. auto: data if `varve run` has started the program, else"     \
+      " off.")                                                                                                         \
     X(ADVANCED, DOUBLE, mtbf, "1", NULL, NULL, "86400",                                                                \
       "Mean time between failures of the whole job, in seconds; for interval=auto.")                                   \
     X(ADVANCED, CHOICE, signal, "off|USR1|USR2|HUP|INT|TERM|XCPU", NULL, NULL, "off",                                  \

@@ -7,19 +7,31 @@
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
     command_analyze, command_import, command_export, command_dump, command_undump, command_forget, command_pin,
     command_unpin, command_prune, command_compact, command_repair, command_unlock, command_trigger, command_interval,
-    command_config;
+    command_run, command_config;
 
-static const struct command *const commands[] = {&command_ls,      &command_show,
-                                                 &command_diff,    &command_stats,
-                                                 &command_verify,  &command_restore,
-                                                 &command_analyze, &command_import,
-                                                 &command_export,  &command_dump,
-                                                 &command_undump,  &command_forget,
-                                                 &command_pin,     &command_unpin,
-                                                 &command_prune,   &command_compact,
-                                                 &command_repair,  &command_unlock,
-                                                 &command_trigger, &command_interval,
-                                                 &command_config,  NULL};
+static const struct command *const commands[] = {&command_ls,
+                                                 &command_show,
+                                                 &command_diff,
+                                                 &command_stats,
+                                                 &command_verify,
+                                                 &command_restore,
+                                                 &command_analyze,
+                                                 &command_import,
+                                                 &command_export,
+                                                 &command_dump,
+                                                 &command_undump,
+                                                 &command_forget,
+                                                 &command_pin,
+                                                 &command_unpin,
+                                                 &command_prune,
+                                                 &command_compact,
+                                                 &command_repair,
+                                                 &command_unlock,
+                                                 &command_trigger,
+                                                 &command_interval,
+                                                 &command_run,
+                                                 &command_config,
+                                                 NULL};
 
 int main(int argc, char **argv) {
     return process_is_gate(argc) ? process_gate() : cli_run(argc, argv, commands);

@@ -15,6 +15,15 @@
 /* What a checkpoint takes of the program's time, in seconds; with interval=auto. */
 #define VV_ATTRIBUTE_COST "varve.cost"
 
+/* Allocations that no program has named, and the addresses that their process had in use (session/heap.c). Programs
+ * cannot have such names, either. */
+#define VV_HEAP ":heap:"
+#define VV_HEAP_ADDRESSES VV_HEAP "addresses"
+
+static inline int vv_is_heap(const char *region) {
+    return strncmp(region, VV_HEAP, sizeof VV_HEAP - 1) == 0;
+}
+
 static inline int vv_is_about(const char *region) {
     return strncmp(region, VV_ABOUT, sizeof VV_ABOUT - 1) == 0;
 }

@@ -12,6 +12,7 @@
 #include "arrays/scatter.h"
 #include "base/alloc.h"
 #include "capture/device.h"
+#include "format/attributes.h"
 #include "memory/pages.h"
 #include "read/region_reader.h"
 #include "restart/elastic_private.h"
@@ -20,10 +21,28 @@
 
 /* ---- reading ---- */
 
+/* Allocations without a name belong to one rank and its way through the program. */
+static int refuse_heap(struct vv_view *view, struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_region_find(view, 0, VV_HEAP_ADDRESSES, &recipe, &region, error);
+    vv_recipe_close(recipe);
+    if (rc == 0)
+        return vv_error(error, VARVE_MISMATCH,
+                        "allocations without a name are stored (setting heap): they come back only on as many ranks, "
+                        "with the same blocks of all arrays");
+    if (rc != VARVE_MISMATCH)
+        return rc;
+    vv_error_clear(error);
+    return 0;
+}
+
 /* Inside the work of the peers. Until here nothing was written. */
 static int compare_parts(void *arg, struct vv_store *store, struct varve_error *error) {
     struct vv_elastic *elastic = arg;
     int rc = vv_elastic_open(elastic, store, error);
+    if (rc == 0)
+        rc = refuse_heap(elastic->view, error);
     if (rc == 0)
         rc = vv_elastic_match(elastic, error);
     if (rc == 0)

@@ -15,6 +15,11 @@
 static int add_target(struct vv_restart *restart, const struct vv_recipe_region *stored, struct vv_region *region,
                       struct varve_error *error) {
     int may_differ = !region->device && (region->is_callback || (restart->options->flags & VARVE_RESTART_RESIZE));
+    if (region->size != stored->length && vv_is_heap(stored->name))
+        return vv_error(error, VARVE_MISMATCH,
+                        "allocation %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
+                        " are allocated; run the program as it was run then; nothing was restored",
+                        stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size);
     if (region->size != stored->length && !may_differ)
         return vv_error(error, VARVE_MISMATCH,
                         "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
@@ -46,13 +51,24 @@ static int check_missing(struct vv_restart *restart, struct varve_error *error) 
     for (size_t i = 0; i < restart->target_count; i++)
         is_found[restart->targets[i].slot] = 1;
     int may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
-    for (size_t i = 0; i < regions->count && rc == 0 && !may_miss; i++)
-        if (regions->list[i].name && !is_found[i] && vv_is_asked(restart->options, regions->list[i].name))
+    for (size_t i = 0; i < regions->count && rc == 0; i++) {
+        const char *name = regions->list[i].name;
+        if (!name || is_found[i] || !vv_is_asked(restart->options, name) || (may_miss && !vv_is_heap(name)))
+            continue;
+        uint64_t version = vv_view_attempt(restart->view)->version;
+        if (vv_is_heap(name))
+            rc =
+                vv_error(error, VARVE_MISMATCH,
+                         "allocation %s: %" PRIu64 " bytes are allocated but version %" PRIu64
+                         " has none of this place and number; run the program as it was run then; nothing was restored",
+                         name, regions->list[i].size, version);
+        else
             rc = vv_error(
                 error, VARVE_MISMATCH,
                 "region %s is protected but version %" PRIu64
                 " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
-                regions->list[i].name, vv_view_attempt(restart->view)->version);
+                name, version);
+    }
     if (rc == 0)
         rc = vv_regions_reachable(regions, is_target, is_found, error);
     vv_free(is_found);
@@ -89,7 +105,7 @@ static int is_other_block(const struct vv_recipe_region *stored, const struct vv
 /* Shall the program be asked for memory? Where size and place fit, there is some already. */
 static int needs_memory(const struct vv_restart *restart, const struct vv_recipe_region *stored,
                         const struct vv_region *region) {
-    if (!restart->options->is_allocating || vv_is_about(stored->name))
+    if (!restart->options->is_allocating || vv_is_about(stored->name) || vv_is_heap(stored->name))
         return 0;
     if (!region || region->is_ended || (!region->is_callback && region->size != stored->length))
         return 1;
@@ -145,6 +161,13 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
             return rc;
         region = vv_regions_find(regions, stored->name);
     }
+    if (!region && vv_is_heap(stored->name) && !restart->options->regions)
+        return vv_error(
+            error, VARVE_MISMATCH,
+            "allocation %s of version %" PRIu64 ": %" PRIu64
+            " bytes are stored but the program has not allocated them; run it as it was run then, by `varve "
+            "run` and with the setting heap; nothing was restored",
+            stored->name, vv_view_attempt(restart->view)->version, stored->length);
     int is_read = region && vv_is_asked(restart->options, stored->name);
     int may_differ = restart->options->flags & VARVE_RESTART_RESIZE;
     if (is_read && !may_differ && are_arrays(stored, region) && is_other_array(stored, region))

@@ -102,8 +102,53 @@ static int ask_region(struct vv_session *session, struct vv_region *region, stru
     return 0;
 }
 
+/* ---- allocations without a name ---- */
+
+static int tell_block(void *arg, struct varve_memory *out) {
+    const struct vv_heap_block *block = arg;
+    out->ptr = block->ptr;
+    out->bytes = block->size;
+    return 0;
+}
+
+/* What has gone or moved is let go of before anything is protected: its place may be another's now. */
+static void leave_places(struct vv_session *session, const struct vv_heap *now) {
+    struct vv_regions *regions = &session->memory.regions;
+    for (size_t i = 0; i < regions->count; i++) {
+        struct vv_region *region = &regions->list[i];
+        if (!region->name || region->ask != tell_block)
+            continue;
+        const struct vv_heap_block *block = vv_heap_find(now, region->name);
+        if (block && block->ptr == region->ptr && block->size == region->size)
+            continue;
+        let_go(session, region);
+        if (!block)
+            vv_regions_remove(regions, region);
+    }
+}
+
+/* Those that are live now are protected, and no others. */
+static int protect_blocks(struct vv_session *session, struct varve_error *error) {
+    struct vv_heap *heap = &session->about.heap, now = {.each = heap->each};
+    int rc = heap->each ? vv_heap_take(heap, &now, error) : 0;
+    if (rc || !heap->each)
+        return rc;
+    leave_places(session, &now);
+    vv_heap_replace(heap, &now);
+    for (size_t i = 0; i < heap->count && rc == 0; i++) {
+        struct vv_region *region = vv_regions_find(&session->memory.regions, heap->list[i].name);
+        if (region)
+            region->arg = &heap->list[i];
+        else
+            rc = vv_session_protect_moving(session, heap->list[i].name, tell_block, &heap->list[i]);
+    }
+    if (rc == 0 && !vv_regions_find(&session->memory.regions, VV_HEAP_ADDRESSES))
+        rc = vv_session_protect_moving(session, VV_HEAP_ADDRESSES, vv_heap_tell_ranges, heap->ranges);
+    return rc ? vv_error(error, rc, "no memory to protect the program's allocations") : 0;
+}
+
 int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
-    int rc = 0;
+    int rc = protect_blocks(session, error);
     for (size_t i = 0; i < session->memory.regions.count && rc == 0; i++)
         if (session->memory.regions.list[i].name && session->memory.regions.list[i].ask)
             rc = ask_region(session, &session->memory.regions.list[i], error);

@@ -355,6 +355,8 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     if (rc == 0 && !is_there)
         rc = vv_ask_regions(session, error);
     if (rc == 0 && !is_there)
+        rc = vv_heap_search(session, error);
+    if (rc == 0 && !is_there)
         is_told = (uint64_t)vv_index_is_told(session);
     rc = vv_comm_agree_least(session->job.comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &is_told, error);
     if (rc == 0)

@@ -97,6 +97,8 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     end_counting(session, &before, begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 1);
+    if (rc == 0)
+        rc = noted(session, vv_heap_came_back(session, error));
     return rc;
 }
 
@@ -132,6 +134,8 @@ int vv_session_restart_end(struct vv_session *session, struct varve_error *error
     end_counting(session, &session->under_way.before, session->under_way.begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 0);
+    if (rc == 0)
+        rc = noted(session, vv_heap_came_back(session, error));
     return rc;
 }
 

@@ -101,6 +101,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
     rc = vv_asked_open(&session->asked, settings, now.ns, now.wall_ns, error);
+    if (rc == 0)
+        rc = vv_heap_open(session, error);
     return rc ? rc : vv_background_open(session, error);
 }
 
@@ -140,6 +142,7 @@ void vv_session_close(struct vv_session *session) {
     for (size_t i = 0; i < session->memory.regions.count; i++)
         vv_device_leave(&session->memory.regions.list[i]);
     vv_regions_clear(&session->memory.regions);
+    vv_heap_close(session);
     vv_buf_clear(&session->about.attributes);
     vv_buf_clear(&session->about.index);
     vv_buf_clear(&session->about.said);

@@ -108,12 +108,25 @@ struct vv_restarted {
     uint64_t reads, bytes_read, reading_ns;
 };
 
-/* What rank 0 stores beside the regions of the program. */
+/* Allocations that libvarve_preload knows; heap.c. */
+struct vv_heap_block;
+struct vv_ranges;
+typedef int (*vv_heap_fn)(void *arg, const char *name, void *ptr, size_t size, const char *why);
+typedef int (*vv_heap_each_fn)(vv_heap_fn fn, void *arg);
+struct vv_heap {
+    vv_heap_each_fn each;       /* NULL: none are protected */
+    struct vv_heap_block *list; /* ascending names */
+    size_t count, capacity;
+    struct vv_ranges *ranges; /* of addresses */
+};
+
+/* What is stored beside the regions that the program names; all but heap is of rank 0. */
 struct vv_about {
     struct vv_buf attributes; /* pairs of texts */
     struct vv_buf index;      /* of the arrays of all ranks */
     struct vv_buf said;       /* what this rank says of its own, */
     struct vv_hash128 told;   /* and the digest of it when the index was made */
+    struct vv_heap heap;
 };
 
 /* A restart that was begun. */
@@ -137,9 +150,11 @@ struct vv_session {
     struct vv_request request;       /* request.c */
     struct vv_restarted restarted;   /* restart.c */
     struct vv_under_way under_way;   /* restart.c */
-    struct vv_about about;           /* attributes.c, array_index.c */
+    struct vv_about about;           /* attributes.c, array_index.c, heap.c */
 };
 
+/* heap=auto becomes data where libvarve_preload is loaded: rank 0 decides for all. */
+void vv_heap_settle(struct vv_settings *settings);
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
                     struct varve_comm *comm, struct vv_session **out, struct varve_error *error);
 /* Frees everything but the group; the outcome of the last request was the caller's to ask for. Accepts NULL. */

@@ -36,6 +36,25 @@ void vv_background_sample(struct vv_session *session);
 /* What the last restart cost. */
 void vv_restarted_tell(const struct vv_session *session, struct vv_details *out);
 
+/* ---- heap.c: allocations without a name. Each rank for itself, in the caller's thread, unless said ---- */
+int vv_heap_open(struct vv_session *session, struct varve_error *error);
+void vv_heap_close(struct vv_session *session);
+struct vv_heap_block {
+    char *name; /* of its region */
+    void *ptr;
+    size_t size;
+    int is_searched; /* for addresses */
+};
+/* Those that are live now; there is a libvarve_preload. */
+int vv_heap_take(const struct vv_heap *heap, struct vv_heap *out, struct varve_error *error);
+void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now);
+struct vv_heap_block *vv_heap_find(const struct vv_heap *heap, const char *name);
+int vv_heap_tell_ranges(void *arg, struct varve_memory *out);
+/* Before a checkpoint: -ENOTSUP if one that is stored for the first time holds addresses. */
+int vv_heap_search(struct vv_session *session, struct varve_error *error);
+/* After a restart: the same of all that came back. Collective. */
+int vv_heap_came_back(struct vv_session *session, struct varve_error *error);
+
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */
 int vv_ask_regions(struct vv_session *session, struct varve_error *error);

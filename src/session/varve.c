@@ -44,9 +44,9 @@ static int begin(struct varve_session *session, const char *call) {
 
 static int check_region_name(struct varve_session *session, const char *region) {
     size_t length = region ? strlen(region) : 0;
-    if (length >= 1 && vv_is_about(region))
-        return vv_error(&session->error, -EINVAL, "region %s: names that begin with " VV_ABOUT " are the library's own",
-                        region);
+    if (length >= 1 && (vv_is_about(region) || vv_is_heap(region)))
+        return vv_error(&session->error, -EINVAL,
+                        "region %s: names that begin with " VV_ABOUT " or " VV_HEAP " are the library's own", region);
     if (length >= 1 && length <= VV_REGION_NAME_MAX)
         return 0;
     return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
@@ -100,6 +100,7 @@ static int open_together(struct varve_comm *comm, const char *store, const char 
     vv_settings_init(&settings);
     int rc = take_arguments(store, name, options, out ? &session : NULL, &given, &settings, &log, error);
     settings.end_time = vv_end_time(settings.end_time, secure_getenv("SLURM_JOB_END_TIME"));
+    vv_heap_settle(&settings);
     rc = vv_comm_agree(comm, rc, error);
     if (rc == 0) /* what is decided together must be decided by the same settings */
         rc = vv_comm_follow(comm, 0, &settings, sizeof settings, VV_COMM_ROOT, error);

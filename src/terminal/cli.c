@@ -177,13 +177,14 @@ static const struct option long_options[] = {
     {"mtbf", required_argument, NULL, 'B'},
     {"cost", required_argument, NULL, 'O'},
     {"again", required_argument, NULL, 'G'},
+    {"include", required_argument, NULL, 'I'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
 /* The letters of the options that only some commands take: that of bit n of enum option at place n. */
-static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOG";
+static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOGI";
 
 static const char *option_name(char letter) {
     size_t i = 0;
@@ -295,6 +296,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'X':
         cli->excludes[cli->exclude_count++] = optarg;
+        break;
+    case 'I':
+        cli->includes[cli->include_count++] = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);
@@ -512,8 +516,10 @@ int cli_run(int argc, char **argv, const struct command *const *commands) {
     interrupts_init();
     find_exit_failed(&cli, argc, argv);
     cli.excludes = calloc((size_t)argc + 1, sizeof *cli.excludes);
-    int rc = cli.excludes ? take_options(&cli, argc, argv) : EXIT_FAILED;
+    cli.includes = calloc((size_t)argc + 1, sizeof *cli.includes);
+    int rc = cli.excludes && cli.includes ? take_options(&cli, argc, argv) : EXIT_FAILED;
     rc = rc ? rc : dispatch(&cli);
     free(cli.excludes);
+    free(cli.includes);
     return rc;
 }

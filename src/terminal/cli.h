@@ -53,6 +53,7 @@ enum option_bit {
     OPTION_COST = 1 << 29,
     OPTION_AGAIN = 1 << 30,
 };
+#define OPTION_INCLUDE (1u << 31) /* one more than an enum may have */
 
 #define CLI_PIDS_MOST 1024
 
@@ -76,6 +77,8 @@ struct cli {
     const char *folder;    /* of -C */
     const char **excludes; /* patterns */
     size_t exclude_count;
+    const char **includes; /* libraries */
+    size_t include_count;
     const char *reason; /* of a pin */
     pid_t pids[CLI_PIDS_MOST];
     int pid_count;

@@ -10,7 +10,7 @@ for page in varve.1 varve.3 varve.5 varve-import.1 varve-export.1 varve-job.1; d
 	mandoc -T lint -W warning $page 2>&1 | grep -v 'skipping paragraph macro: PP' >out
 	check "mandoc $page" test ! -s out
 done
-for command in ls show diff stats verify restore analyze import export dump undump forget pin unpin prune compact repair unlock trigger interval config help; do
+for command in ls show diff stats verify restore analyze import export dump undump forget pin unpin prune compact repair unlock trigger interval run config help; do
 	check "varve(1) has $command" grep -q "^\*varve $command\*" "$SOURCE/../../docs/man/varve.1.scd"
 done
 finish

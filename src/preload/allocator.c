@@ -1,0 +1,381 @@
+/* libvarve_preload: the allocator's functions for a program that was started by `varve run`. Small allocations go on to
+ * the C library. Large ones that the program's own code asks for get whole pages, and are known by the place that asked
+ * (site.c), so that a session with the setting heap protects them without a name. Everything else, and what libraries
+ * allocate for themselves, is the C library's business as ever. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "preload_private.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define PAGE 4096u
+
+/* The C library's own allocator: no lookup, which would need an allocator itself. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *ptr, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void *ptr);
+
+static size_t least = 64 * 1024; /* bytes of a large allocation */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* This thread looks for its call site: what that allocates is not the program's. Static TLS needs no allocator. */
+static __thread int is_busy __attribute__((tls_model("initial-exec")));
+static __thread int whose __attribute__((tls_model("initial-exec"))); /* 0: not known yet */
+enum { FIRST_THREAD = 1, OTHER_THREAD };
+
+static int is_other_thread(void) {
+    if (!whose)
+        whose = gettid() == getpid() ? FIRST_THREAD : OTHER_THREAD;
+    return whose == OTHER_THREAD;
+}
+
+/* ---- large allocations ---- */
+
+/* Whole pages; 0: too many. */
+static size_t in_pages(size_t size) {
+    return size > PTRDIFF_MAX - PAGE ? 0 : (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static int add_block(void *ptr, size_t size, size_t mapped, const struct site *site) {
+    int64_t number = blocks_site(site);
+    if (number < 0)
+        return -1;
+    struct known_site *known = blocks_known((uint32_t)number);
+    struct block block = {ptr, size, mapped, (uint32_t)number, known->count};
+    if (blocks_add(&block) != 0)
+        return -1;
+    known->count++;
+    known->is_of_threads |= is_other_thread();
+    return 0;
+}
+
+/* 1: *out is the memory, or NULL if there is none; 0: the C library shall give it. */
+static int take_large(size_t size, size_t alignment, void **out) {
+    struct site site;
+    if (size < least || is_busy)
+        return 0;
+    is_busy = 1;
+    site_find(&site);
+    is_busy = 0;
+    size_t mapped = in_pages(size);
+    if (site.owner == OWNER_RUNTIME || mapped == 0)
+        return 0;
+    int is_used = 0;
+    pthread_mutex_lock(&lock);
+    *out = pages_take(mapped, alignment, &is_used);
+    if (*out && add_block(*out, size, mapped, &site) != 0) {
+        munmap(*out, mapped);
+        *out = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (*out && is_used) /* also for malloc: what a program never writes must not hold another block's addresses */
+        memset(*out, 0, mapped);
+    if (!*out)
+        errno = ENOMEM;
+    return 1;
+}
+
+/* May it be one of ours? They begin with a page. */
+static int may_be_large(const void *ptr) {
+    return ptr && ((uintptr_t)ptr & (PAGE - 1)) == 0;
+}
+
+/* Its size; 0: it is not ours. */
+static size_t large_size(const void *ptr) {
+    if (!may_be_large(ptr))
+        return 0;
+    pthread_mutex_lock(&lock);
+    const struct block *block = blocks_find(ptr);
+    size_t size = block ? block->size : 0;
+    pthread_mutex_unlock(&lock);
+    return size;
+}
+
+static int give_large(void *ptr) {
+    if (!may_be_large(ptr))
+        return 0;
+    pthread_mutex_lock(&lock);
+    struct block *block = blocks_find(ptr);
+    if (block) {
+        size_t mapped = block->mapped;
+        blocks_remove(block);
+        pages_give(ptr, mapped);
+    }
+    pthread_mutex_unlock(&lock);
+    return block != NULL;
+}
+
+/* It stays the allocation that it was, with another size. */
+static void *resize_large(void *ptr, size_t size) {
+    size_t mapped = in_pages(size);
+    pthread_mutex_lock(&lock);
+    struct block *block = blocks_find(ptr), changed = *block;
+    void *moved = mapped ? pages_resize(ptr, block->mapped, mapped) : NULL;
+    if (moved) {
+        blocks_remove(block);
+        changed.ptr = moved;
+        changed.size = size;
+        changed.mapped = mapped;
+        (void)blocks_add(&changed); /* there is a free slot: one was just left */
+    }
+    pthread_mutex_unlock(&lock);
+    if (!moved)
+        errno = ENOMEM;
+    return moved;
+}
+
+/* ---- the functions of the C library ---- */
+
+EXPORT void *malloc(size_t size) {
+    void *ptr = NULL;
+    return size >= least && take_large(size, 16, &ptr) ? ptr : __libc_malloc(size);
+}
+
+EXPORT void free(void *ptr) {
+    int error = errno;
+    if (!give_large(ptr))
+        __libc_free(ptr);
+    errno = error;
+}
+
+EXPORT void *calloc(size_t count, size_t size) {
+    void *ptr = NULL;
+    size_t bytes;
+    if (!__builtin_mul_overflow(count, size, &bytes) && take_large(bytes, 16, &ptr))
+        return ptr;
+    return __libc_calloc(count, size);
+}
+
+static size_t usable_size(void *ptr) {
+    static size_t (*next)(void *);
+    if (!next) /* every thread would find the same */
+        *(void **)&next = dlsym(RTLD_NEXT, "malloc_usable_size");
+    return next && ptr ? next(ptr) : 0;
+}
+
+EXPORT size_t malloc_usable_size(void *ptr) {
+    size_t size = large_size(ptr);
+    return size ? size : usable_size(ptr);
+}
+
+EXPORT void *realloc(void *ptr, size_t size) {
+    size_t old = large_size(ptr);
+    void *moved = NULL;
+    if (!old && (size < least || !take_large(size, 16, &moved)))
+        return __libc_realloc(ptr, size);
+    if (old && size >= least)
+        return resize_large(ptr, size);
+    if (old && size == 0) {
+        free(ptr);
+        return NULL;
+    }
+    if (old)
+        moved = __libc_malloc(size);
+    else
+        old = usable_size(ptr);
+    if (!moved)
+        return NULL;
+    if (ptr)
+        memcpy(moved, ptr, old < size ? old : size);
+    free(ptr);
+    return moved;
+}
+
+EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
+    size_t bytes;
+    if (!__builtin_mul_overflow(count, size, &bytes))
+        return realloc(ptr, bytes);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static int is_power(size_t alignment) {
+    return alignment != 0 && (alignment & (alignment - 1)) == 0;
+}
+
+EXPORT void *memalign(size_t alignment, size_t size) {
+    void *ptr = NULL;
+    return is_power(alignment) && take_large(size, alignment, &ptr) ? ptr : __libc_memalign(alignment, size);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
+    int error = errno;
+    if (!is_power(alignment) || alignment % sizeof(void *) != 0)
+        return EINVAL;
+    void *ptr = memalign(alignment, size);
+    errno = error;
+    if (!ptr)
+        return ENOMEM;
+    *out = ptr;
+    return 0;
+}
+
+EXPORT void *valloc(size_t size) {
+    return memalign(PAGE, size);
+}
+
+EXPORT void *pvalloc(size_t size) {
+    size_t whole = in_pages(size);
+    return memalign(PAGE, whole ? whole : size);
+}
+
+/* ---- what a session asks ---- */
+
+struct listed {
+    struct block block;
+    struct known_site known;
+};
+
+struct list {
+    struct listed *entries;
+    size_t count, capacity;
+};
+
+static int copy_block(void *arg, const struct block *block) {
+    struct list *list = arg;
+    if (list->entries && list->count < list->capacity)
+        list->entries[list->count] = (struct listed){*block, *blocks_known(block->site)};
+    list->count++;
+    return 0;
+}
+
+/* Why a session must not take it for what a former run had there; NULL: it may. */
+static const char *why_not(const struct known_site *known) {
+    if (known->site.owner == OWNER_UNKNOWN)
+        return "it is not said whether this library holds data of the program: start it by `varve run --include` or "
+               "`--exclude` with the library's name";
+    if (known->site.owner == OWNER_NAMELESS)
+        return "the code that allocates it has no build id: link it with -Wl,--build-id";
+    if (known->is_of_threads && known->count > 1)
+        return "several threads, or one beside the first, allocate there, and their order may be another in every run";
+    return NULL;
+}
+
+/* The live ones, copied without the lock held: what is called allocates, too. NULL: no memory. */
+static int take_list(struct list *list) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        list->count = 0;
+        blocks_each(copy_block, list);
+        pthread_mutex_unlock(&lock);
+        if (list->count <= list->capacity)
+            return 0;
+        if (list->entries)
+            munmap(list->entries, list->capacity * sizeof *list->entries);
+        list->capacity = 2 * list->count;
+        void *mapped = mmap(NULL, list->capacity * sizeof *list->entries, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        list->entries = mapped == MAP_FAILED ? NULL : mapped;
+        if (!list->entries)
+            return -ENOMEM;
+    }
+}
+
+/* Calls fn for each large allocation of the program that is live, until it returns nonzero; returns that.
+ * session/heap.c finds it by its name, which changes when its meaning does. */
+EXPORT int varve_preload_each_1(int (*fn)(void *arg, const char *name, void *ptr, size_t size, const char *why),
+                                void *arg);
+int varve_preload_each_1(int (*fn)(void *arg, const char *name, void *ptr, size_t size, const char *why), void *arg) {
+    struct list list = {NULL, 0, 0};
+    int rc = take_list(&list);
+    for (size_t i = 0; i < list.count && rc == 0; i++) {
+        const struct listed *entry = &list.entries[i];
+        char name[SITE_TEXT + 64];
+        snprintf(name, sizeof name, "%016" PRIx64 ":%" PRIu64 ":%s", entry->known.site.key, entry->block.number,
+                 entry->known.site.text);
+        rc = fn(arg, name, entry->block.ptr, entry->block.size, why_not(&entry->known));
+    }
+    if (list.entries)
+        munmap(list.entries, list.capacity * sizeof *list.entries);
+    return rc;
+}
+
+/* ---- the start of the program ---- */
+
+static void refuse_start(const char *why, const char *object) {
+    dprintf(STDERR_FILENO, "varve: %s (%s): the program was not started. Run it without `varve run`\n", why, object);
+    _exit(1);
+}
+
+static const char *object_of(const void *address) {
+    Dl_info info;
+    return address && dladdr(address, &info) && info.dli_fname ? info.dli_fname : "?";
+}
+
+/* Every call must come to us, and the next allocator must be the C library's. */
+static void check_allocators(void) {
+    Dl_info own, first;
+    void *used = dlsym(RTLD_DEFAULT, "malloc");
+    const char *next = object_of(dlsym(RTLD_NEXT, "malloc")), *slash = strrchr(next, '/');
+    if (!dladdr(&least, &own) || !used || !dladdr(used, &first) || first.dli_fbase != own.dli_fbase)
+        refuse_start("the program has an allocator of its own, which libvarve_preload cannot stand before",
+                     object_of(used));
+    if (strncmp(slash ? slash + 1 : next, "libc.so", 7) != 0 && strncmp(slash ? slash + 1 : next, "libc-", 5) != 0)
+        refuse_start(
+            "another library has an allocator, too, and libvarve_preload works with that of the C library only", next);
+}
+
+/* Programs that this one starts are not ours. In place: the text only becomes shorter. */
+static void leave_environment(void) {
+    char *from = getenv("LD_PRELOAD"), *to = from;
+    if (!from)
+        return;
+    char *begin = to;
+    while (*from) {
+        size_t size = strcspn(from, ": ");
+        const char *name = memrchr(from, '/', size);
+        name = name ? name + 1 : from;
+        if (strncmp(name, "libvarve_preload.so", 19) != 0 && size > 0) {
+            if (to != begin)
+                *to++ = ':';
+            memmove(to, from, size);
+            to += size;
+        }
+        from += size + (from[size] != '\0');
+    }
+    *to = '\0';
+    if (to == begin)
+        unsetenv("LD_PRELOAD");
+}
+
+static void take_least(void) {
+    const char *text = secure_getenv("VARVE_PRELOAD_LEAST");
+    char *end = NULL;
+    if (!text)
+        return;
+    unsigned long long value = strtoull(text, &end, 10);
+    unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    if (end == text || end[shift > 0] || value > (1ull << 40) >> shift || value << shift < PAGE)
+        refuse_start("VARVE_PRELOAD_LEAST must be a number of bytes from 4096 on, such as 64K", text);
+    least = (size_t)value << shift;
+}
+
+static void lock_it(void) {
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_it(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+static void __attribute__((constructor)) start(void) {
+    take_least();
+    site_configure(secure_getenv("VARVE_PRELOAD_INCLUDE"), secure_getenv("VARVE_PRELOAD_EXCLUDE"));
+    check_allocators();
+    leave_environment();
+    pthread_atfork(lock_it, unlock_it, unlock_it);
+}

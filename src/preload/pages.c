@@ -1,0 +1,69 @@
+/* Whole pages for large allocations, so that no two of them share one. What was freed last is kept: a program that
+ * allocates the same temporary array in every step would pay for new pages each time. */
+#include <sys/mman.h>
+
+#include "preload_private.h"
+
+#define KEPT_MOST 16
+#define KEPT_BYTES ((size_t)64 << 20) /* in all */
+
+static struct {
+    void *ptr;
+    size_t bytes;
+} kept[KEPT_MOST];
+static unsigned kept_count;
+static size_t kept_bytes;
+
+static void *take_kept(size_t bytes, size_t alignment) {
+    for (unsigned i = kept_count; i-- > 0;) {
+        void *ptr = kept[i].ptr;
+        if (kept[i].bytes != bytes || ((uintptr_t)ptr & (alignment - 1)))
+            continue;
+        kept[i] = kept[--kept_count];
+        kept_bytes -= bytes;
+        return ptr;
+    }
+    return NULL;
+}
+
+static void *map(size_t bytes) {
+    void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return ptr == MAP_FAILED ? NULL : ptr;
+}
+
+/* Too much, and what is in front of the aligned address and behind its end goes back. */
+static void *map_aligned(size_t bytes, size_t alignment) {
+    size_t more;
+    char *ptr = __builtin_add_overflow(bytes, alignment, &more) ? NULL : map(more);
+    if (!ptr)
+        return NULL;
+    size_t before = (alignment - ((uintptr_t)ptr & (alignment - 1))) & (alignment - 1);
+    if (before > 0)
+        munmap(ptr, before);
+    if (alignment - before > 0)
+        munmap(ptr + before + bytes, alignment - before);
+    return ptr + before;
+}
+
+void *pages_take(size_t bytes, size_t alignment, int *is_used) {
+    void *ptr = take_kept(bytes, alignment);
+    *is_used = ptr != NULL;
+    if (ptr)
+        return ptr;
+    return alignment <= 4096 ? map(bytes) : map_aligned(bytes, alignment);
+}
+
+void pages_give(void *ptr, size_t bytes) {
+    if (kept_count < KEPT_MOST && bytes <= KEPT_BYTES - kept_bytes) {
+        kept[kept_count].ptr = ptr;
+        kept[kept_count++].bytes = bytes;
+        kept_bytes += bytes;
+    } else {
+        munmap(ptr, bytes);
+    }
+}
+
+void *pages_resize(void *ptr, size_t bytes, size_t wanted) {
+    void *moved = bytes == wanted ? ptr : mremap(ptr, bytes, wanted, MREMAP_MAYMOVE);
+    return moved == MAP_FAILED ? NULL : moved;
+}

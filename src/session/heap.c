@@ -1,0 +1,286 @@
+/* Large allocations that the program never named (setting heap): libvarve_preload knows them by the place in the
+ * program that allocated them. Before each checkpoint and restart they become regions that move, and those that were
+ * freed are protected no more.
+ *
+ * Another process has other addresses, so memory that holds some would come back wrong. The ranges of addresses that
+ * the process has in use are stored beside the allocations. A word that lies in one of them is taken for an address:
+ * looked for in each allocation when it is first stored, and in all of them when they have come back. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "format/attributes.h"
+#include "session/session_private.h"
+
+#define HOOK "varve_preload_each_1" /* preload/allocator.c */
+#define RANGES_MOST 1023
+#define MAPS_MOST ((size_t)64 << 20)
+
+struct vv_ranges {
+    uint64_t count;
+    struct {
+        uint64_t begin, end;
+    } list[RANGES_MOST]; /* ascending */
+    uint64_t spare;
+};
+
+/* ---- addresses ---- */
+
+/* The next line of a map of the process: "7f00-7f10 rw-p ...". */
+static const char *take_line(const char *at, uint64_t *begin, uint64_t *end) {
+    char *next;
+    *begin = strtoull(at, &next, 16);
+    *end = *next == '-' ? strtoull(next + 1, NULL, 16) : 0;
+    at = strchr(at, '\n');
+    return at ? at + 1 : NULL;
+}
+
+/* Ranges with less than this between them count as one. 0: there are too many. */
+static int fill_ranges(struct vv_ranges *ranges, const char *maps, uint64_t gap) {
+    uint64_t begin, end;
+    memset(ranges, 0, sizeof *ranges);
+    for (const char *at = maps; at && *at;) {
+        at = take_line(at, &begin, &end);
+        if (end <= begin || begin >> 47) /* what the kernel shows of itself is the same everywhere */
+            continue;
+        if (ranges->count > 0 && begin - ranges->list[ranges->count - 1].end <= gap) {
+            ranges->list[ranges->count - 1].end = end;
+            continue;
+        }
+        if (ranges->count == RANGES_MOST)
+            return 0;
+        ranges->list[ranges->count].begin = begin;
+        ranges->list[ranges->count++].end = end;
+    }
+    return 1;
+}
+
+static char *read_maps(void) {
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t size = 0, capacity = 1 << 16;
+    char *text = fd < 0 ? NULL : vv_malloc(capacity);
+    ssize_t more = 1;
+    while (text && (more = read(fd, text + size, capacity - size - 1)) > 0) {
+        size += (size_t)more;
+        if (capacity - size > 8192)
+            continue;
+        char *larger = capacity < MAPS_MOST ? vv_realloc(text, capacity *= 2) : NULL;
+        if (!larger)
+            vv_free(text);
+        text = larger;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text && more < 0) {
+        vv_free(text);
+        return NULL;
+    }
+    if (text)
+        text[size] = '\0';
+    return text;
+}
+
+static int take_ranges(struct vv_ranges *ranges, struct varve_error *error) {
+    char *maps = read_maps();
+    uint64_t gap = 0;
+    if (!maps)
+        return vv_error(error, -ENOMEM, "/proc/self/maps could not be read: which words are addresses is not known");
+    while (!fill_ranges(ranges, maps, gap))
+        gap = gap ? 2 * gap : 65536;
+    vv_free(maps);
+    return 0;
+}
+
+static int is_address(const struct vv_ranges *ranges, uint64_t word) {
+    size_t low = 0, high = (size_t)ranges->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (word >= ranges->list[middle].end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ranges->count && word >= ranges->list[low].begin;
+}
+
+/* What came from a store may be anything. */
+static int are_ranges(const struct vv_ranges *ranges) {
+    uint64_t last = 0;
+    if (ranges->count == 0 || ranges->count > RANGES_MOST)
+        return 0;
+    for (size_t i = 0; i < ranges->count; i++) {
+        if (ranges->list[i].begin < last || ranges->list[i].end <= ranges->list[i].begin)
+            return 0;
+        last = ranges->list[i].end;
+    }
+    return 1;
+}
+
+static int search(const struct vv_ranges *ranges, const struct vv_heap_block *block, struct varve_error *error) {
+    uint64_t low = ranges->list[0].begin, above = ranges->list[ranges->count - 1].end - low;
+    const uint64_t *words = block->ptr; /* it begins with a page */
+    for (size_t i = 0; i < block->size / sizeof *words; i++)
+        if (words[i] - low < above && is_address(ranges, words[i]))
+            return vv_error(error, -ENOTSUP,
+                            "allocation %s of %zu bytes holds at byte %zu what looks like an address (%#" PRIx64
+                            "): other runs have other addresses. If these are numbers, set heap=unchecked; else store"
+                            " the process (varve dump)",
+                            block->name, block->size, i * sizeof *words, words[i]);
+    return 0;
+}
+
+static int is_checked(const struct vv_session *session) {
+    return session->job.settings.heap == VV_CHOOSE_HEAP_DATA;
+}
+
+int vv_heap_came_back(struct vv_session *session, struct varve_error *error) {
+    struct vv_heap *heap = &session->about.heap;
+    int rc = 0;
+    if (!heap->each || !is_checked(session))
+        return 0;
+    if (!are_ranges(heap->ranges))
+        rc = vv_error(error, VARVE_CORRUPT, "region " VV_HEAP_ADDRESSES " does not hold ranges of addresses");
+    for (size_t i = 0; i < heap->count && rc == 0; i++) {
+        rc = search(heap->ranges, &heap->list[i], error);
+        heap->list[i].is_searched = 1;
+    }
+    return vv_comm_agree(session->job.comm, rc, error);
+}
+
+int vv_heap_tell_ranges(void *arg, struct varve_memory *out) {
+    out->ptr = arg;
+    out->bytes = sizeof(struct vv_ranges);
+    return 0;
+}
+
+/* ---- allocations ---- */
+
+struct taking {
+    struct vv_heap heap;
+    size_t refused;
+    struct varve_error *error;
+};
+
+static int take_block(void *arg, const char *name, void *ptr, size_t size, const char *why) {
+    struct taking *taking = arg;
+    struct vv_heap *heap = &taking->heap;
+    if (why && taking->refused++ == 0)
+        vv_error(taking->error, -ENOTSUP,
+                 "allocation " VV_HEAP "%s of %zu bytes cannot be told from others when it comes back: %s", name, size,
+                 why);
+    if (why)
+        return 0;
+    size_t length = strlen(name) + sizeof VV_HEAP;
+    char *text = length > VV_REGION_NAME_MAX ? NULL : vv_malloc(length);
+    if (!text || VV_GROW(heap->list, heap->count, heap->capacity) != 0) {
+        vv_free(text);
+        return -ENOMEM;
+    }
+    memcpy(text, VV_HEAP, sizeof VV_HEAP - 1);
+    memcpy(text + sizeof VV_HEAP - 1, name, length - sizeof VV_HEAP + 1);
+    heap->list[heap->count++] = (struct vv_heap_block){text, ptr, size, 0};
+    return 0;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct vv_heap_block *)a)->name, ((const struct vv_heap_block *)b)->name);
+}
+
+struct vv_heap_block *vv_heap_find(const struct vv_heap *heap, const char *name) {
+    struct vv_heap_block key = {.name = (char *)(uintptr_t)name};
+    return heap->count ? bsearch(&key, heap->list, heap->count, sizeof key, by_name) : NULL;
+}
+
+static void clear_blocks(struct vv_heap *heap) {
+    for (size_t i = 0; i < heap->count; i++)
+        vv_free(heap->list[i].name);
+    vv_free(heap->list);
+    heap->list = NULL;
+    heap->count = heap->capacity = 0;
+}
+
+int vv_heap_take(const struct vv_heap *heap, struct vv_heap *out, struct varve_error *error) {
+    struct taking taking = {.heap = {.each = heap->each, .ranges = heap->ranges}, .error = error};
+    int rc = heap->each(take_block, &taking);
+    if (rc == 0 && taking.refused > 0)
+        rc = -ENOTSUP;
+    if (rc) {
+        clear_blocks(&taking.heap);
+        return vv_error_default(error, rc, "no memory to protect the program's allocations");
+    }
+    if (taking.heap.count > 1)
+        qsort(taking.heap.list, taking.heap.count, sizeof *taking.heap.list, by_name);
+    *out = taking.heap;
+    return 0;
+}
+
+void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now) {
+    for (size_t i = 0; i < now->count; i++) {
+        const struct vv_heap_block *before = vv_heap_find(heap, now->list[i].name);
+        now->list[i].is_searched = before && before->is_searched;
+    }
+    clear_blocks(heap);
+    *heap = *now;
+}
+
+int vv_heap_search(struct vv_session *session, struct varve_error *error) {
+    struct vv_heap *heap = &session->about.heap;
+    int rc = heap->each ? take_ranges(heap->ranges, error) : 0;
+    for (size_t i = 0; heap->each && i < heap->count && rc == 0 && is_checked(session); i++) {
+        if (!heap->list[i].is_searched)
+            rc = search(heap->ranges, &heap->list[i], error);
+        heap->list[i].is_searched = rc == 0;
+    }
+    return rc;
+}
+
+/* ---- the session's life ---- */
+
+/* Its own allocations must be told from those of the program, by the object that makes them. */
+static int is_library(void) {
+    struct link_map *map = NULL;
+    Dl_info info;
+    if (!dladdr1((void *)(uintptr_t)vv_heap_open, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name)
+        return 0;
+    const char *slash = strrchr(map->l_name, '/');
+    return strncmp(slash ? slash + 1 : map->l_name, "libvarve", 8) == 0;
+}
+
+void vv_heap_settle(struct vv_settings *settings) {
+    if (settings->heap == VV_CHOOSE_HEAP_AUTO && dlsym(RTLD_DEFAULT, HOOK))
+        settings->heap = VV_CHOOSE_HEAP_DATA;
+}
+
+int vv_heap_open(struct vv_session *session, struct varve_error *error) {
+    struct vv_heap *heap = &session->about.heap;
+    int choice = (int)session->job.settings.heap;
+    if (choice == VV_CHOOSE_HEAP_AUTO && dlsym(RTLD_DEFAULT, HOOK))
+        return vv_error(error, -ENOTSUP,
+                        "heap: `varve run` has started this rank but not rank 0: it starts all or none");
+    if (choice == VV_CHOOSE_HEAP_OFF || choice == VV_CHOOSE_HEAP_AUTO)
+        return 0;
+    if (!is_library())
+        return vv_error(error, -ENOTSUP,
+                        "heap: libvarve is linked into the program, and its memory cannot be told from the program's: "
+                        "link with libvarve.so");
+    heap->ranges = vv_calloc(1, sizeof *heap->ranges);
+    if (!heap->ranges)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    *(void **)&heap->each = dlsym(RTLD_DEFAULT, HOOK);
+    return heap->each ? 0
+                      : vv_error(error, -ENOTSUP,
+                                 "heap: libvarve_preload is not loaded: start the program by `varve run -- PROGRAM`, "
+                                 "each rank for itself (mpirun -n 4 varve run -- PROGRAM)");
+}
+
+void vv_heap_close(struct vv_session *session) {
+    clear_blocks(&session->about.heap);
+    vv_free(session->about.heap.ranges);
+    session->about.heap.ranges = NULL;
+}

@@ -1,0 +1,4 @@
+/* Linked statically. */
+int main(void) {
+    return 0;
+}

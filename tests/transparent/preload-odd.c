@@ -1,0 +1,180 @@
+/* One odd thing at a time, in a program that names nothing.
+ *
+ *     preload-odd KIND STORE [WORD]
+ *
+ * Exit code: 0 as it should be; 4 a restart was refused, 5 a checkpoint; their texts are on stderr. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <varve/varve.h>
+
+#define SIZE 200000u
+
+static unsigned char *plain; /* 1, 2, 3 ... at version 1 */
+static void *more[4];
+static pthread_barrier_t both;
+
+static int fail(const char *what) {
+    fprintf(stderr, "%s\n", what);
+    return 1;
+}
+
+static void fill(unsigned char *bytes, unsigned from) {
+    for (unsigned i = 0; i < SIZE; i++)
+        bytes[i] = (unsigned char)(from + i);
+}
+
+static int is_filled(const unsigned char *bytes, unsigned from) {
+    for (unsigned i = 0; i < SIZE; i++)
+        if (bytes[i] != (unsigned char)(from + i))
+            return 0;
+    return 1;
+}
+
+static void *keep_in_thread(void *arg) {
+    pthread_barrier_wait(&both);
+    *(void **)arg = calloc(1, SIZE);
+    return NULL;
+}
+
+/* ---- what is done before the session's calls ---- */
+
+static int threads(void) {
+    pthread_t list[2];
+    pthread_barrier_init(&both, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&list[i], NULL, keep_in_thread, &more[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(list[i], NULL);
+    return 0;
+}
+
+/* A table of addresses, as a matrix of rows has one. */
+static int addresses(void) {
+    void **table = calloc(SIZE, 1);
+    table[SIZE / 16] = plain;
+    more[0] = table;
+    return 0;
+}
+
+/* A library that is opened later, and allocates. */
+static int library(const char *path) {
+    void *handle = dlopen(path, RTLD_NOW);
+    void *(*make)(size_t) = NULL;
+    if (handle)
+        *(void **)&make = dlsym(handle, "odd_make");
+    if (!make)
+        return fail(dlerror());
+    more[0] = make(SIZE);
+    memset(more[0], 7, SIZE);
+    return 0;
+}
+
+/* The child goes on with what it has, and what it starts has nothing of ours. */
+static int child(void) {
+    fill(plain, 9);
+    pid_t pid = fork();
+    if (pid == 0) {
+        unsigned char *own = malloc(SIZE);
+        if (!own || !is_filled(plain, 9))
+            _exit(1);
+        fill(own, 3);
+        own = realloc(own, 3 * SIZE);
+        _exit(own && is_filled(own, 3) ? 0 : 1);
+    }
+    int status = -1;
+    if (waitpid(pid, &status, 0) != pid || status != 0)
+        return fail("the child could not allocate");
+    if (system("! grep -q libvarve_preload /proc/self/maps") != 0)
+        return fail("a program that it started has the library");
+    return system("case ${LD_PRELOAD-unset} in *libvarve*) exit 1;; esac") == 0 ? 0 : fail("LD_PRELOAD names it");
+}
+
+/* The allocator keeps the promises of the C library. */
+static int promises(void) {
+    void *ptr = NULL;
+    volatile size_t huge = SIZE_MAX / 2; /* the compiler would warn */
+    for (size_t align = 8; align <= 1u << 22; align *= 2) {
+        if (posix_memalign(&ptr, align, SIZE) != 0 || (uintptr_t)ptr % align)
+            return fail("posix_memalign");
+        free(ptr);
+    }
+    if (posix_memalign(&ptr, 24, SIZE) != EINVAL)
+        return fail("an alignment that is none");
+    errno = 0;
+    if (malloc(huge) || errno != ENOMEM || calloc(huge, 3) || reallocarray(NULL, huge, 3))
+        return fail("too much memory");
+    unsigned char *a = malloc(SIZE);
+    memset(a, 255, SIZE);
+    free(a);
+    unsigned char *volatile again = malloc(SIZE); /* the same pages, perhaps; they are always zeroed */
+    a = again;
+    for (unsigned i = 0; i < SIZE; i++)
+        if (a[i])
+            return fail("malloc");
+    memset(a, 255, SIZE);
+    free(a);
+    a = calloc(SIZE, 1);
+    for (unsigned i = 0; i < SIZE; i++)
+        if (a[i])
+            return fail("calloc");
+    fill(a, 1);
+    a = realloc(a, 10 * SIZE);
+    if (!a || !is_filled(a, 1) || malloc_usable_size(a) < 10 * SIZE)
+        return fail("growing");
+    a = realloc(a, 100);
+    if (!a || a[99] != 100)
+        return fail("shrinking to something small");
+    a = realloc(a, SIZE);
+    if (!a || a[99] != 100)
+        return fail("growing from something small");
+    errno = 42;
+    free(a);
+    return errno == 42 ? 0 : fail("free changes errno");
+}
+
+static int prepare(const char *kind, const char *word) {
+    plain = malloc(SIZE);
+    fill(plain, 0);
+    return strcmp(kind, "threads") == 0     ? threads()
+           : strcmp(kind, "addresses") == 0 ? addresses()
+           : strcmp(kind, "library") == 0   ? library(word)
+           : strcmp(kind, "child") == 0     ? child()
+           : strcmp(kind, "promises") == 0  ? promises()
+                                            : 0;
+}
+
+/* Version 1 is made if there is none, and compared if there is one. */
+int main(int argc, char **argv) {
+    struct varve_session *session;
+    struct varve_error error;
+    int64_t version = -1;
+    if (argc < 3)
+        return 2;
+    int rc = prepare(argv[1], argc > 3 ? argv[3] : "");
+    if (rc)
+        return rc;
+    if (varve_open(argv[2], "odd", NULL, &session, &error) != 0)
+        return fprintf(stderr, "open: %s\n", error.text), 3;
+    rc = varve_restart(session, VARVE_LATEST, &version);
+    if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
+        return fprintf(stderr, "restart: %s\n", varve_session_error(session)->text), 4;
+    if (rc == 0 && (!is_filled(plain, 1) || (more[0] && ((unsigned char *)more[0])[5] != 8)))
+        return fail("what came back is wrong");
+    if (rc == 0)
+        return varve_close(session) == 0 ? 0 : 1;
+    fill(plain, 1);
+    if (more[0] && strcmp(argv[1], "addresses") != 0)
+        memset(more[0], 8, SIZE);
+    if (varve_checkpoint(session, 1) != 0)
+        return fprintf(stderr, "checkpoint: %s\n", varve_session_error(session)->text), 5;
+    return varve_close(session) == 0 ? 0 : 1;
+}
