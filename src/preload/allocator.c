@@ -46,21 +46,27 @@ static size_t in_pages(size_t size) {
     return size > PTRDIFF_MAX - PAGE ? 0 : (size + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
-static int add_block(void *ptr, size_t size, size_t mapped, const struct site *site) {
-    int64_t number = blocks_site(site);
-    if (number < 0)
-        return -1;
-    struct known_site *known = blocks_known((uint32_t)number);
-    struct block block = {ptr, size, mapped, (uint32_t)number, known->count};
-    if (blocks_add(&block) != 0)
-        return -1;
-    known->count++;
-    known->is_of_threads |= is_other_thread();
-    return 0;
+/* With the lock. NULL: no memory. */
+static void *add_block(size_t size, size_t mapped, size_t alignment, const struct site *site, int *is_used) {
+    struct site owned = *site;
+    owned.key = site->owned;
+    int64_t number = blocks_site(site), place = blocks_site(&owned);
+    if (number < 0 || place < 0)
+        return NULL;
+    struct block block = {NULL, size, mapped, (uint32_t)number, (uint32_t)place, blocks_known((uint32_t)number)->count};
+    block.ptr = pages_take(mapped, alignment, block.site, is_used);
+    if (block.ptr && blocks_add(&block) != 0) {
+        munmap(block.ptr, mapped);
+        return NULL;
+    }
+    blocks_known((uint32_t)number)->count++;
+    blocks_known((uint32_t)place)->count++;
+    blocks_known((uint32_t)place)->is_of_threads |= is_other_thread();
+    return block.ptr;
 }
 
 /* 1: *out is the memory, or NULL if there is none; 0: the C library shall give it. */
-static int take_large(size_t size, size_t alignment, void **out) {
+static int take_large(size_t size, size_t alignment, int is_zeroed, void **out) {
     struct site site;
     if (size < least || is_busy)
         return 0;
@@ -72,14 +78,10 @@ static int take_large(size_t size, size_t alignment, void **out) {
         return 0;
     int is_used = 0;
     pthread_mutex_lock(&lock);
-    *out = pages_take(mapped, alignment, &is_used);
-    if (*out && add_block(*out, size, mapped, &site) != 0) {
-        munmap(*out, mapped);
-        *out = NULL;
-    }
+    *out = add_block(size, mapped, alignment, &site, &is_used);
     pthread_mutex_unlock(&lock);
-    if (*out && is_used) /* also for malloc: what a program never writes must not hold another block's addresses */
-        memset(*out, 0, mapped);
+    if (*out && is_zeroed && is_used)
+        memset(*out, 0, size);
     if (!*out)
         errno = ENOMEM;
     return 1;
@@ -102,14 +104,13 @@ static size_t large_size(const void *ptr) {
 }
 
 static int give_large(void *ptr) {
-    if (!may_be_large(ptr))
-        return 0;
     pthread_mutex_lock(&lock);
     struct block *block = blocks_find(ptr);
     if (block) {
         size_t mapped = block->mapped;
+        uint32_t site = block->site;
         blocks_remove(block);
-        pages_give(ptr, mapped);
+        pages_give(ptr, mapped, site);
     }
     pthread_mutex_unlock(&lock);
     return block != NULL;
@@ -138,10 +139,14 @@ static void *resize_large(void *ptr, size_t size) {
 
 EXPORT void *malloc(size_t size) {
     void *ptr = NULL;
-    return size >= least && take_large(size, 16, &ptr) ? ptr : __libc_malloc(size);
+    return size >= least && take_large(size, 16, 0, &ptr) ? ptr : __libc_malloc(size);
 }
 
 EXPORT void free(void *ptr) {
+    if (!may_be_large(ptr)) { /* nearly always */
+        __libc_free(ptr);
+        return;
+    }
     int error = errno;
     if (!give_large(ptr))
         __libc_free(ptr);
@@ -151,7 +156,7 @@ EXPORT void free(void *ptr) {
 EXPORT void *calloc(size_t count, size_t size) {
     void *ptr = NULL;
     size_t bytes;
-    if (!__builtin_mul_overflow(count, size, &bytes) && take_large(bytes, 16, &ptr))
+    if (!__builtin_mul_overflow(count, size, &bytes) && take_large(bytes, 16, 1, &ptr))
         return ptr;
     return __libc_calloc(count, size);
 }
@@ -171,7 +176,7 @@ EXPORT size_t malloc_usable_size(void *ptr) {
 EXPORT void *realloc(void *ptr, size_t size) {
     size_t old = large_size(ptr);
     void *moved = NULL;
-    if (!old && (size < least || !take_large(size, 16, &moved)))
+    if (!old && (size < least || !take_large(size, 16, 0, &moved)))
         return __libc_realloc(ptr, size);
     if (old && size >= least)
         return resize_large(ptr, size);
@@ -205,7 +210,7 @@ static int is_power(size_t alignment) {
 
 EXPORT void *memalign(size_t alignment, size_t size) {
     void *ptr = NULL;
-    return is_power(alignment) && take_large(size, alignment, &ptr) ? ptr : __libc_memalign(alignment, size);
+    return is_power(alignment) && take_large(size, alignment, 0, &ptr) ? ptr : __libc_memalign(alignment, size);
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {
@@ -237,7 +242,7 @@ EXPORT void *pvalloc(size_t size) {
 
 struct listed {
     struct block block;
-    struct known_site known;
+    struct known_site known, owned;
 };
 
 struct list {
@@ -248,20 +253,21 @@ struct list {
 static int copy_block(void *arg, const struct block *block) {
     struct list *list = arg;
     if (list->entries && list->count < list->capacity)
-        list->entries[list->count] = (struct listed){*block, *blocks_known(block->site)};
+        list->entries[list->count] = (struct listed){*block, *blocks_known(block->site), *blocks_known(block->owned)};
     list->count++;
     return 0;
 }
 
 /* Why a session must not take it for what a former run had there; NULL: it may. */
-static const char *why_not(const struct known_site *known) {
-    if (known->site.owner == OWNER_UNKNOWN)
+static const char *why_not(const struct known_site *owned) {
+    if (owned->site.owner == OWNER_UNKNOWN)
         return "it is not said whether this library holds data of the program: start it by `varve run --include` or "
                "`--exclude` with the library's name";
-    if (known->site.owner == OWNER_NAMELESS)
+    if (owned->site.owner == OWNER_NAMELESS)
         return "the code that allocates it has no build id: link it with -Wl,--build-id";
-    if (known->is_of_threads && known->count > 1)
-        return "several threads, or one beside the first, allocate there, and their order may be another in every run";
+    if (owned->is_of_threads &&
+        owned->count > 1) /* whatever calls led there: tasks may go to another thread each time */
+        return "another thread than the first allocates there, too, and the order may be another in every run";
     return NULL;
 }
 
@@ -297,7 +303,7 @@ int varve_preload_each_1(int (*fn)(void *arg, const char *name, void *ptr, size_
         char name[SITE_TEXT + 64];
         snprintf(name, sizeof name, "%016" PRIx64 ":%" PRIu64 ":%s", entry->known.site.key, entry->block.number,
                  entry->known.site.text);
-        rc = fn(arg, name, entry->block.ptr, entry->block.size, why_not(&entry->known));
+        rc = fn(arg, name, entry->block.ptr, entry->block.size, why_not(&entry->owned));
     }
     if (list.entries)
         munmap(list.entries, list.capacity * sizeof *list.entries);

@@ -1,5 +1,7 @@
 /* Whole pages for large allocations, so that no two of them share one. What was freed last is kept: a program that
- * allocates the same temporary array in every step would pay for new pages each time. */
+ * allocates the same temporary array in every step would pay for new pages each time. It is kept for the same call
+ * site: what a program has not written must not hold what others left there, addresses above all. */
+#include <string.h>
 #include <sys/mman.h>
 
 #include "preload_private.h"
@@ -10,16 +12,17 @@
 static struct {
     void *ptr;
     size_t bytes;
+    uint32_t site;
 } kept[KEPT_MOST];
 static unsigned kept_count;
 static size_t kept_bytes;
 
-static void *take_kept(size_t bytes, size_t alignment) {
+static void *take_kept(size_t bytes, size_t alignment, uint32_t site) {
     for (unsigned i = kept_count; i-- > 0;) {
         void *ptr = kept[i].ptr;
-        if (kept[i].bytes != bytes || ((uintptr_t)ptr & (alignment - 1)))
+        if (kept[i].bytes != bytes || kept[i].site != site || ((uintptr_t)ptr & (alignment - 1)))
             continue;
-        kept[i] = kept[--kept_count];
+        memmove(kept + i, kept + i + 1, (--kept_count - i) * sizeof *kept);
         kept_bytes -= bytes;
         return ptr;
     }
@@ -45,22 +48,29 @@ static void *map_aligned(size_t bytes, size_t alignment) {
     return ptr + before;
 }
 
-void *pages_take(size_t bytes, size_t alignment, int *is_used) {
-    void *ptr = take_kept(bytes, alignment);
+void *pages_take(size_t bytes, size_t alignment, uint32_t site, int *is_used) {
+    void *ptr = take_kept(bytes, alignment, site);
     *is_used = ptr != NULL;
     if (ptr)
         return ptr;
     return alignment <= 4096 ? map(bytes) : map_aligned(bytes, alignment);
 }
 
-void pages_give(void *ptr, size_t bytes) {
-    if (kept_count < KEPT_MOST && bytes <= KEPT_BYTES - kept_bytes) {
-        kept[kept_count].ptr = ptr;
-        kept[kept_count++].bytes = bytes;
-        kept_bytes += bytes;
-    } else {
+/* The oldest make room. */
+void pages_give(void *ptr, size_t bytes, uint32_t site) {
+    if (bytes > KEPT_BYTES / 4) {
         munmap(ptr, bytes);
+        return;
     }
+    while (kept_count == KEPT_MOST || bytes > KEPT_BYTES - kept_bytes) {
+        munmap(kept[0].ptr, kept[0].bytes);
+        kept_bytes -= kept[0].bytes;
+        memmove(kept, kept + 1, --kept_count * sizeof *kept);
+    }
+    kept[kept_count].ptr = ptr;
+    kept[kept_count].bytes = bytes;
+    kept[kept_count++].site = site;
+    kept_bytes += bytes;
 }
 
 void *pages_resize(void *ptr, size_t bytes, size_t wanted) {

@@ -18,7 +18,8 @@ enum site_owner {
 #define SITE_TEXT 96
 
 struct site {
-    uint64_t key; /* hash of build ids and offsets of the return addresses; the same in every run of the same files */
+    uint64_t key;   /* hash of build ids and offsets of the return addresses; the same in every run of the same files */
+    uint64_t owned; /* the same of the owner's alone */
     enum site_owner owner;
     char text[SITE_TEXT]; /* "storm+0x1a2b": the owner's return address; or the object, where there is no owner */
 };
@@ -35,14 +36,15 @@ struct block {
     void *ptr; /* NULL: an empty slot */
     size_t size;
     size_t mapped;   /* bytes of whole pages */
-    uint32_t site;   /* its number in the table of sites */
+    uint32_t site;   /* its number in the table of sites, */
+    uint32_t owned;  /* and that of the owner's return address alone */
     uint64_t number; /* how many were allocated there before it */
 };
 
 struct known_site {
     struct site site;
     uint64_t count;    /* allocations so far */
-    int is_of_threads; /* another thread than the first one has allocated here */
+    int is_of_threads; /* another thread than the first one has allocated here; counted for the owner alone */
 };
 
 /* The number of the site; -1: no memory. */
@@ -58,9 +60,9 @@ int blocks_each(int (*fn)(void *arg, const struct block *block), void *arg);
 
 /* ---- pages.c: whole pages from the kernel. The caller has the lock. ---- */
 
-/* NULL: no memory. *is_used: it was another's before; the caller zeroes it. Else it is zeroed. */
-void *pages_take(size_t bytes, size_t alignment, int *is_used);
-void pages_give(void *ptr, size_t bytes);
+/* NULL: no memory. Zeroed unless *is_used: then a block of this site lay there before. */
+void *pages_take(size_t bytes, size_t alignment, uint32_t site, int *is_used);
+void pages_give(void *ptr, size_t bytes, uint32_t site);
 /* Larger or smaller, perhaps elsewhere; NULL: no memory, and it is as it was. */
 void *pages_resize(void *ptr, size_t bytes, size_t wanted);
 

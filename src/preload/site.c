@@ -137,10 +137,23 @@ static void set_owner(struct walk *walk, enum site_owner owner, const char *name
     snprintf(walk->site->text, sizeof walk->site->text, "%.64s+0x%llx", name, (unsigned long long)offset);
 }
 
+/* Is the owner found here? Frames of ourselves, and of libraries that only pass the call on, are not. */
+static int find_owner(struct walk *walk, const struct dl_find_object *object, uintptr_t offset) {
+    const char *name = name_of(object->dlfo_link_map);
+    if (walk->has_owner || is_listed(name, passed, sizeof passed / sizeof *passed))
+        return 0;
+    set_owner(walk, owner_of(object, name), name, offset);
+    return 1;
+}
+
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg) {
+    static void *own; /* where this library begins; every thread would write the same */
     struct walk *walk = arg;
-    struct dl_find_object object, own;
+    struct dl_find_object object;
     uintptr_t pc = _Unwind_GetIP(context);
+    size_t size = 0;
+    if (!own && _dl_find_object((void *)(uintptr_t)take_frame, &object) == 0)
+        own = object.dlfo_map_start;
     if (pc == 0)
         return _URC_END_OF_STACK;
     if (_dl_find_object((void *)pc, &object) != 0) {
@@ -148,19 +161,17 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
             set_owner(walk, OWNER_NAMELESS, "?", pc);
         return _URC_END_OF_STACK;
     }
-    if (_dl_find_object((void *)(uintptr_t)take_frame, &own) == 0 && object.dlfo_map_start == own.dlfo_map_start)
-        return _URC_NO_REASON; /* ourselves */
-    const char *name = name_of(object.dlfo_link_map);
+    if (object.dlfo_map_start == own)
+        return _URC_NO_REASON;
     uintptr_t offset = pc - (object.dlfo_link_map ? object.dlfo_link_map->l_addr : (uintptr_t)object.dlfo_map_start);
-    int is_passed = is_listed(name, passed, sizeof passed / sizeof *passed);
-    size_t size = 0;
+    int is_owner = find_owner(walk, &object, offset);
     const uint8_t *id = find_build_id(&object, &size);
-    if (!walk->has_owner && !is_passed)
-        set_owner(walk, owner_of(&object, name), name, offset);
     if (!id && walk->site->owner == OWNER_PROGRAM) {
-        set_owner(walk, OWNER_NAMELESS, name, offset);
+        set_owner(walk, OWNER_NAMELESS, name_of(object.dlfo_link_map), offset);
         return _URC_END_OF_STACK;
     }
+    if (is_owner)
+        walk->site->owned = hash_bytes(hash_bytes(~walk->site->owned, id, size), &offset, sizeof offset);
     walk->site->key = hash_bytes(hash_bytes(walk->site->key, id, size), &offset, sizeof offset);
     return walk->site->owner == OWNER_RUNTIME || ++walk->frames == FRAMES ? _URC_END_OF_STACK : _URC_NO_REASON;
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -244,12 +243,11 @@ int vv_heap_search(struct vv_session *session, struct varve_error *error) {
 
 /* Its own allocations must be told from those of the program, by the object that makes them. */
 static int is_library(void) {
-    struct link_map *map = NULL;
     Dl_info info;
-    if (!dladdr1((void *)(uintptr_t)vv_heap_open, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name)
+    if (!dladdr((void *)(uintptr_t)vv_heap_open, &info) || !info.dli_fname)
         return 0;
-    const char *slash = strrchr(map->l_name, '/');
-    return strncmp(slash ? slash + 1 : map->l_name, "libvarve", 8) == 0;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return strncmp(slash ? slash + 1 : info.dli_fname, "libvarve", 8) == 0;
 }
 
 void vv_heap_settle(struct vv_settings *settings) {

@@ -72,23 +72,27 @@ static void compare_block(int k, int step) {
 
 /* ---- allocating ---- */
 
-static void *take(uint64_t *chance, size_t size) {
-    void *ptr = NULL;
-    switch (next(chance) % 6) {
-    case 0:
-        return malloc(size);
-    case 1:
-        return calloc(1, size);
-    case 2:
-        return posix_memalign(&ptr, (size_t)64 << (next(chance) % 11), size) == 0 ? ptr : NULL;
-    case 3:
-        return realloc(malloc(size / 2 + 1), size);
-    case 4:
-        return realloc(malloc(size + 100000), size);
-    default:
-        return aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+/* Twice: what threads allocate at a place of the first thread cannot be told from its blocks. */
+#define TAKE(name, other)                                                                                              \
+    static __attribute__((noinline)) void *name(uint64_t *chance, size_t size) {                                       \
+        void *ptr = NULL;                                                                                              \
+        switch ((next(chance) + other) % 6) { /* or they would be folded into one */                                   \
+        case 0:                                                                                                        \
+            return malloc(size);                                                                                       \
+        case 1:                                                                                                        \
+            return calloc(1, size);                                                                                    \
+        case 2:                                                                                                        \
+            return posix_memalign(&ptr, (size_t)64 << (next(chance) % 11), size) == 0 ? ptr : NULL;                    \
+        case 3:                                                                                                        \
+            return realloc(malloc(size / 2 + 1), size);                                                                \
+        case 4:                                                                                                        \
+            return realloc(malloc(size + 100000), size);                                                               \
+        default:                                                                                                       \
+            return aligned_alloc(4096, (size + 4095) / 4096 * 4096);                                                   \
+        }                                                                                                              \
     }
-}
+TAKE(take, 0)
+TAKE(take_in_thread, 1)
 
 static size_t size_of(uint64_t *chance) {
     return next(chance) % 4 == 0 ? 1000 + next(chance) % 60000 : 65536 + next(chance) % 300000;
@@ -108,14 +112,14 @@ static void keep(uint64_t *chance) {
 static void *churn(void *arg) {
     uint64_t chance = mix(seed, (uint64_t)(uintptr_t)arg);
     struct block own[8] = {{NULL, 0}};
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 20; i++) {
         struct block *b = &own[next(&chance) % 8];
         for (size_t j = 0; b->ptr && j < b->size; j += 997)
             if (b->ptr[j] != (unsigned char)(b->size + j))
                 exit(9);
         free(b->ptr);
         b->size = size_of(&chance);
-        b->ptr = take(&chance, b->size);
+        b->ptr = take_in_thread(&chance, b->size);
         for (size_t j = 0; b->ptr && j < b->size; j += 997)
             b->ptr[j] = (unsigned char)(b->size + j);
     }

@@ -39,13 +39,23 @@ static int is_filled(const unsigned char *bytes, unsigned from) {
     return 1;
 }
 
-static void *keep_in_thread(void *arg) {
+static __attribute__((noinline)) void *keep_in_thread(void *arg) {
     pthread_barrier_wait(&both);
     *(void **)arg = calloc(1, SIZE);
     return NULL;
 }
 
 /* ---- what is done before the session's calls ---- */
+
+/* Two tasks, for the first thread and another one. */
+static int tasks(void) {
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, keep_in_thread, &more[1]);
+    keep_in_thread(&more[0]);
+    pthread_join(thread, NULL);
+    return 0;
+}
 
 static int threads(void) {
     pthread_t list[2];
@@ -112,20 +122,22 @@ static int promises(void) {
     errno = 0;
     if (malloc(huge) || errno != ENOMEM || calloc(huge, 3) || reallocarray(NULL, huge, 3))
         return fail("too much memory");
-    unsigned char *a = malloc(SIZE);
-    memset(a, 255, SIZE);
-    free(a);
-    unsigned char *volatile again = malloc(SIZE); /* the same pages, perhaps; they are always zeroed */
-    a = again;
+    unsigned char *a = NULL;
+    for (int round = 0; round < 3; round++) { /* the same pages each time */
+        unsigned char *volatile again = calloc(SIZE, 1);
+        a = again;
+        for (unsigned i = 0; i < SIZE; i++)
+            if (a[i])
+                return fail("calloc");
+        memset(a, 255, SIZE);
+        if (round < 2)
+            free(a);
+    }
+    unsigned char *volatile fresh = malloc(SIZE); /* not the pages of another place */
     for (unsigned i = 0; i < SIZE; i++)
-        if (a[i])
-            return fail("malloc");
-    memset(a, 255, SIZE);
-    free(a);
-    a = calloc(SIZE, 1);
-    for (unsigned i = 0; i < SIZE; i++)
-        if (a[i])
-            return fail("calloc");
+        if (fresh[i])
+            return fail("malloc has what another place left");
+    free(fresh);
     fill(a, 1);
     a = realloc(a, 10 * SIZE);
     if (!a || !is_filled(a, 1) || malloc_usable_size(a) < 10 * SIZE)
@@ -145,6 +157,7 @@ static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
     return strcmp(kind, "threads") == 0     ? threads()
+           : strcmp(kind, "tasks") == 0     ? tasks()
            : strcmp(kind, "addresses") == 0 ? addresses()
            : strcmp(kind, "library") == 0   ? library(word)
            : strcmp(kind, "child") == 0     ? child()

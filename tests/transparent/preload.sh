@@ -110,8 +110,10 @@ static() {
 
 threads() {
     odd 4 threads store
-    has 'cannot be told from others when it comes back: several threads'
+    has 'cannot be told from others when it comes back: another thread than the first allocates there'
     has 'preload-odd+0x'
+    odd 4 tasks other # the first thread and another: either may take either task
+    has 'another thread than the first allocates there'
     odd 0 plain store
     odd 0 plain store
 }
