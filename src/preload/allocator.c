@@ -137,28 +137,36 @@ static void *resize_large(void *ptr, size_t size) {
 
 /* ---- the functions of the C library ---- */
 
-EXPORT void *malloc(size_t size) {
+/* Apart, so that small allocations need no more than a jump. */
+static __attribute__((noinline)) void *malloc_large(size_t size) {
     void *ptr = NULL;
-    return size >= least && take_large(size, 16, 0, &ptr) ? ptr : __libc_malloc(size);
+    return take_large(size, 16, 0, &ptr) ? ptr : __libc_malloc(size);
 }
 
-EXPORT void free(void *ptr) {
-    if (!may_be_large(ptr)) { /* nearly always */
-        __libc_free(ptr);
-        return;
-    }
+static __attribute__((noinline)) void free_aligned(void *ptr) {
     int error = errno;
     if (!give_large(ptr))
         __libc_free(ptr);
     errno = error;
 }
 
-EXPORT void *calloc(size_t count, size_t size) {
+EXPORT void *malloc(size_t size) {
+    return size < least ? __libc_malloc(size) : malloc_large(size);
+}
+
+EXPORT void free(void *ptr) {
+    if (may_be_large(ptr))
+        free_aligned(ptr);
+    else
+        __libc_free(ptr);
+}
+
+EXPORT void *calloc(size_t nmemb, size_t size) {
     void *ptr = NULL;
     size_t bytes;
-    if (!__builtin_mul_overflow(count, size, &bytes) && take_large(bytes, 16, 1, &ptr))
+    if (!__builtin_mul_overflow(nmemb, size, &bytes) && take_large(bytes, 16, 1, &ptr))
         return ptr;
-    return __libc_calloc(count, size);
+    return __libc_calloc(nmemb, size);
 }
 
 static size_t usable_size(void *ptr) {
@@ -196,9 +204,9 @@ EXPORT void *realloc(void *ptr, size_t size) {
     return moved;
 }
 
-EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
+EXPORT void *reallocarray(void *ptr, size_t nmemb, size_t size) {
     size_t bytes;
-    if (!__builtin_mul_overflow(count, size, &bytes))
+    if (!__builtin_mul_overflow(nmemb, size, &bytes))
         return realloc(ptr, bytes);
     errno = ENOMEM;
     return NULL;
@@ -217,7 +225,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
     return memalign(alignment, size);
 }
 
-EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
+EXPORT int posix_memalign(void **memptr, size_t alignment, size_t size) {
     int error = errno;
     if (!is_power(alignment) || alignment % sizeof(void *) != 0)
         return EINVAL;
@@ -225,7 +233,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
     errno = error;
     if (!ptr)
         return ENOMEM;
-    *out = ptr;
+    *memptr = ptr;
     return 0;
 }
 

@@ -60,6 +60,8 @@ static void step_all(int step) {
         for (size_t i = (size_t)step % 7; i < words[k]; i += 7)
             arrays[k][i] = arrays[k][i] * 1.0000001 + arrays[(k + 1) % ARRAYS][i % WORDS] * 1e-3 + scratch[i % WORDS];
     free(scratch);
+    /* It moves, perhaps, and stays what it is. */
+    arrays[5] = realloc(realloc(arrays[5], (size_t)(20 + step) * words[5]), words[5] * sizeof(double));
 }
 
 int main(int argc, char **argv) {
@@ -80,7 +82,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "begins at %lld\n", (long long)step + 1);
     for (step++; step < steps; step++) {
         step_all((int)step);
-        if (step % 3 == 0 && (rc = varve_checkpoint(session, step)) != 0)
+        if (step % 3 == 0 && varve_checkpoint(session, step) != 0)
             return fprintf(stderr, "checkpoint: %s\n", varve_session_error(session)->text), 5;
         if (step == kill_at) {
             varve_wait(session);
