@@ -79,6 +79,11 @@ build() {
     has 'begins at 10'
 }
 
+nameless() {
+    run 4 "$VARVE" run -- "$BIN/preload-nameless" plain store
+    has 'preload-nameless+0x.* has no build id: link it with -Wl,--build-id'
+}
+
 # ranks FLAVOUR PROGRAM: one of three is killed.
 ranks() {
     . "$here/../mpi/mpi.sh"
