@@ -26,8 +26,8 @@ struct site {
 
 /* Who called the allocator. Takes no lock. */
 void site_find(struct site *out);
-/* Names of objects, with colons between: those that hold the program's data, and those that do not. NULL: none. The
- * texts must live on. */
+/* At the start, before there are threads. Names of objects, with colons between: those that hold the program's data,
+ * and those that do not. NULL: none. The texts must live on. */
 void site_configure(const char *include, const char *exclude);
 
 /* ---- blocks.c: the large allocations that are live. The caller has the lock. ---- */

@@ -27,30 +27,35 @@ static const char *const runtimes[] = {
 
 static const char *includes, *excludes;
 
+static char program[256];
+
+static void find_program_name(void) {
+    char path[4096];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[size > 0 ? size : 0] = '\0';
+    const char *slash = strrchr(path, '/');
+    snprintf(program, sizeof program, "%s", slash ? slash + 1 : "program");
+}
+
 void site_configure(const char *include, const char *exclude) {
     includes = include;
     excludes = exclude;
+    find_program_name();
 }
 
 /* ---- one object ---- */
 
-/* The file's name without folders. The program itself has none here: its real name is asked once. */
+/* The file's name without folders. */
 static const char *name_of(const struct link_map *map) {
-    static char program[256];
     if (!map)
         return "?";
-    if (map->l_name && map->l_name[0]) {
-        const char *slash = strrchr(map->l_name, '/');
-        return slash ? slash + 1 : map->l_name;
+    if (!map->l_name || !map->l_name[0]) { /* the program itself */
+        if (!program[0])
+            find_program_name(); /* before there are threads */
+        return program;
     }
-    if (!program[0]) { /* every thread would write the same */
-        char path[4096];
-        ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
-        path[size > 0 ? size : 0] = '\0';
-        const char *slash = strrchr(path, '/');
-        snprintf(program, sizeof program, "%s", slash ? slash + 1 : "program");
-    }
-    return program;
+    const char *slash = strrchr(map->l_name, '/');
+    return slash ? slash + 1 : map->l_name;
 }
 
 static int is_listed(const char *name, const char *const *list, size_t count) {

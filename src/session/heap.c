@@ -7,19 +7,18 @@
  * looked for in each allocation when it is first stored, and in all of them when they have come back. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "format/attributes.h"
+#include "memory/pagemap.h"
+#include "memory/pages.h"
 #include "session/session_private.h"
 
 #define HOOK "varve_preload_each_1" /* preload/allocator.c */
 #define RANGES_MOST 1023
-#define MAPS_MOST ((size_t)64 << 20)
 
 struct vv_ranges {
     uint64_t count;
@@ -31,69 +30,37 @@ struct vv_ranges {
 
 /* ---- addresses ---- */
 
-/* The next line of a map of the process: "7f00-7f10 rw-p ...". */
-static const char *take_line(const char *at, uint64_t *begin, uint64_t *end) {
-    char *next;
-    *begin = strtoull(at, &next, 16);
-    *end = *next == '-' ? strtoull(next + 1, NULL, 16) : 0;
-    at = strchr(at, '\n');
-    return at ? at + 1 : NULL;
-}
-
-/* Ranges with less than this between them count as one. 0: there are too many. */
-static int fill_ranges(struct vv_ranges *ranges, const char *maps, uint64_t gap) {
-    uint64_t begin, end;
+/* Mappings with no more than this between them count as one. 1: done; 0: there are too many. */
+static int fill_ranges(struct vv_ranges *ranges, struct vv_maps *maps, uint64_t gap) {
+    struct vv_map map;
+    int rc;
     memset(ranges, 0, sizeof *ranges);
-    for (const char *at = maps; at && *at;) {
-        at = take_line(at, &begin, &end);
-        if (end <= begin || begin >> 47) /* what the kernel shows of itself is the same everywhere */
-            continue;
-        if (ranges->count > 0 && begin - ranges->list[ranges->count - 1].end <= gap) {
-            ranges->list[ranges->count - 1].end = end;
+    for (uint64_t from = 0; (rc = vv_maps_next(maps, from, &map)) > 0; from = map.end) {
+        if (map.start >> 47) /* what the kernel shows of itself is the same everywhere */
+            break;
+        if (ranges->count > 0 && map.start - ranges->list[ranges->count - 1].end <= gap) {
+            ranges->list[ranges->count - 1].end = map.end;
             continue;
         }
         if (ranges->count == RANGES_MOST)
             return 0;
-        ranges->list[ranges->count].begin = begin;
-        ranges->list[ranges->count++].end = end;
+        ranges->list[ranges->count].begin = map.start;
+        ranges->list[ranges->count++].end = map.end;
     }
-    return 1;
-}
-
-static char *read_maps(void) {
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t size = 0, capacity = 1 << 16;
-    char *text = fd < 0 ? NULL : vv_malloc(capacity);
-    ssize_t more = 1;
-    while (text && (more = read(fd, text + size, capacity - size - 1)) > 0) {
-        size += (size_t)more;
-        if (capacity - size > 8192)
-            continue;
-        char *larger = capacity < MAPS_MOST ? vv_realloc(text, capacity *= 2) : NULL;
-        if (!larger)
-            vv_free(text);
-        text = larger;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (text && more < 0) {
-        vv_free(text);
-        return NULL;
-    }
-    if (text)
-        text[size] = '\0';
-    return text;
+    return rc < 0 ? rc : 1;
 }
 
 static int take_ranges(struct vv_ranges *ranges, struct varve_error *error) {
-    char *maps = read_maps();
-    uint64_t gap = 0;
-    if (!maps)
-        return vv_error(error, -ENOMEM, "/proc/self/maps could not be read: which words are addresses is not known");
-    while (!fill_ranges(ranges, maps, gap))
-        gap = gap ? 2 * gap : 65536;
-    vv_free(maps);
-    return 0;
+    struct vv_maps maps;
+    int rc = 0;
+    for (uint64_t gap = 0; rc == 0; gap = gap ? 2 * gap : 65536) {
+        rc = vv_maps_open(&maps);
+        if (rc < 0)
+            break;
+        rc = fill_ranges(ranges, &maps, gap);
+        vv_maps_close(&maps);
+    }
+    return rc < 0 ? vv_error(error, rc, "which addresses the process has in use cannot be read: %s", strerror(-rc)) : 0;
 }
 
 static int is_address(const struct vv_ranges *ranges, uint64_t word) {
@@ -121,17 +88,36 @@ static int are_ranges(const struct vv_ranges *ranges) {
     return 1;
 }
 
-static int search(const struct vv_ranges *ranges, const struct vv_heap_block *block, struct varve_error *error) {
+struct searching {
+    const struct vv_ranges *ranges;
+    const struct vv_heap_block *block;
+    uint64_t found; /* offset */
+};
+
+/* 1: here is one. The block begins with a page, so words lie at whole multiples of their size. */
+static int search_pages(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
+    struct searching *searching = arg;
+    const struct vv_ranges *ranges = searching->ranges;
     uint64_t low = ranges->list[0].begin, above = ranges->list[ranges->count - 1].end - low;
-    const uint64_t *words = block->ptr; /* it begins with a page */
-    for (size_t i = 0; i < block->size / sizeof *words; i++)
-        if (words[i] - low < above && is_address(ranges, words[i]))
-            return vv_error(error, -ENOTSUP,
-                            "allocation %s of %zu bytes holds at byte %zu what looks like an address (%#" PRIx64
-                            "): other runs have other addresses. If these are numbers, set heap=unchecked; else store"
-                            " the process (varve dump)",
-                            block->name, block->size, i * sizeof *words, words[i]);
+    const uint64_t *words = (const uint64_t *)searching->block->ptr + offset / sizeof *words;
+    for (size_t i = 0; i < length / sizeof *words && !is_untouched; i++)
+        if (words[i] - low < above && is_address(ranges, words[i])) {
+            searching->found = offset + i * sizeof *words;
+            return 1;
+        }
     return 0;
+}
+
+static int search(const struct vv_ranges *ranges, const struct vv_heap_block *block, struct varve_error *error) {
+    struct searching searching = {ranges, block, 0};
+    int rc = vv_pages_walk(block->ptr, block->size, search_pages, &searching);
+    if (rc <= 0)
+        return rc ? vv_error(error, rc, "allocation %s cannot be read", block->name) : 0;
+    return vv_error(error, -ENOTSUP,
+                    "allocation %s of %zu bytes holds at byte %" PRIu64
+                    " what looks like an address: other runs have other addresses. If these are numbers, set"
+                    " heap=unchecked; else store the process (varve dump)",
+                    block->name, block->size, searching.found);
 }
 
 static int is_checked(const struct vv_session *session) {
