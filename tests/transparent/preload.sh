@@ -47,6 +47,21 @@ killed() {
     cmp expected got || fail "other results"
 }
 
+# Each way of finding and taking changed pages, of blocks that move between checkpoints.
+ways() {
+    run 0 "$VARVE" run -- "$BIN/preload-steps" whole 40 -1
+    mv out expected
+    for setting in capture=sync capture=frozen capture=held capture=trap tracker=none tracker=trap-uffd \
+        tracker=trap-mprotect threads=0 fine=64 staging=1M; do
+        rm -rf store
+        "$VARVE" run -- "$BIN/preload-steps" store 40 22 $setting >out 2>err
+        grep -q 'does not work here' err && continue
+        run 0 "$VARVE" run -- "$BIN/preload-steps" store 40 -1 $setting
+        has 'begins at 22'
+        cmp expected out || fail "other results with $setting"
+    done
+}
+
 # What `varve run` wrote does not come back without it, and the other way.
 without() {
     run 137 sh -c '"$@"; exit $?' sh "$VARVE" run -- "$BIN/preload-steps" store 40 10
