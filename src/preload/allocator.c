@@ -378,6 +378,13 @@ static void take_least(void) {
     least = (size_t)value << shift;
 }
 
+/* A copy: programs may write over their environment. */
+static void take_list_of(const char *variable, char *out, size_t capacity) {
+    const char *text = secure_getenv(variable);
+    if (text && (size_t)snprintf(out, capacity, "%s", text) >= capacity)
+        refuse_start("the list of libraries is too long", variable);
+}
+
 static void lock_it(void) {
     pthread_mutex_lock(&lock);
 }
@@ -387,8 +394,11 @@ static void unlock_it(void) {
 }
 
 static void __attribute__((constructor)) start(void) {
+    static char include[8192], exclude[8192];
     take_least();
-    site_configure(secure_getenv("VARVE_PRELOAD_INCLUDE"), secure_getenv("VARVE_PRELOAD_EXCLUDE"));
+    take_list_of("VARVE_PRELOAD_INCLUDE", include, sizeof include);
+    take_list_of("VARVE_PRELOAD_EXCLUDE", exclude, sizeof exclude);
+    site_configure(include, exclude);
     check_allocators();
     leave_environment();
     pthread_atfork(lock_it, unlock_it, unlock_it);
