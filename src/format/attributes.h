@@ -19,6 +19,7 @@
  * cannot have such names, either. */
 #define VV_HEAP ":heap:"
 #define VV_HEAP_ADDRESSES VV_HEAP "addresses"
+#define VV_HEAP_POINTERS VV_HEAP "pointers" /* of static variables to allocations (session/heap_pointers.c) */
 
 static inline int vv_is_heap(const char *region) {
     return strncmp(region, VV_HEAP, sizeof VV_HEAP - 1) == 0;

@@ -129,7 +129,15 @@ int vv_heap_came_back(struct vv_session *session, struct varve_error *error) {
     int rc = 0;
     if (!heap->each || !is_checked(session))
         return 0;
-    if (!are_ranges(heap->ranges))
+    struct vv_pointers *now = vv_malloc(vv_pointers_size());
+    if (!now)
+        rc = vv_error(error, -ENOMEM, "no memory to compare pointers");
+    if (rc == 0) {
+        vv_pointers_take(heap, now);
+        rc = vv_pointers_compare(heap, heap->pointers, now, error);
+    }
+    vv_free(now);
+    if (rc == 0 && !are_ranges(heap->ranges))
         rc = vv_error(error, VARVE_CORRUPT, "region " VV_HEAP_ADDRESSES " does not hold ranges of addresses");
     for (size_t i = 0; i < heap->count && rc == 0; i++) {
         rc = search(heap->ranges, &heap->list[i], error);
@@ -141,6 +149,12 @@ int vv_heap_came_back(struct vv_session *session, struct varve_error *error) {
 int vv_heap_tell_ranges(void *arg, struct varve_memory *out) {
     out->ptr = arg;
     out->bytes = sizeof(struct vv_ranges);
+    return 0;
+}
+
+int vv_heap_tell_pointers(void *arg, struct varve_memory *out) {
+    out->ptr = arg;
+    out->bytes = vv_pointers_size();
     return 0;
 }
 
@@ -191,7 +205,9 @@ static void clear_blocks(struct vv_heap *heap) {
 }
 
 int vv_heap_take(const struct vv_heap *heap, struct vv_heap *out, struct varve_error *error) {
-    struct taking taking = {.heap = {.each = heap->each, .ranges = heap->ranges}, .error = error};
+    struct taking taking = {.heap = *heap, .error = error};
+    taking.heap.list = NULL;
+    taking.heap.count = taking.heap.capacity = 0;
     int rc = heap->each(take_block, &taking);
     if (rc == 0 && taking.refused > 0)
         rc = -ENOTSUP;
@@ -217,6 +233,8 @@ void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now) {
 int vv_heap_search(struct vv_session *session, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap;
     int rc = heap->each ? take_ranges(heap->ranges, error) : 0;
+    if (rc == 0 && heap->each)
+        vv_pointers_take(heap, heap->pointers);
     for (size_t i = 0; heap->each && i < heap->count && rc == 0 && is_checked(session); i++) {
         if (!heap->list[i].is_searched)
             rc = search(heap->ranges, &heap->list[i], error);
@@ -254,7 +272,8 @@ int vv_heap_open(struct vv_session *session, struct varve_error *error) {
                         "heap: libvarve is linked into the program, and its memory cannot be told from the program's: "
                         "link with libvarve.so");
     heap->ranges = vv_calloc(1, sizeof *heap->ranges);
-    if (!heap->ranges)
+    heap->pointers = vv_calloc(1, vv_pointers_size());
+    if (!heap->ranges || !heap->pointers)
         return vv_error(error, -ENOMEM, "no memory for a session");
     *(void **)&heap->each = dlsym(RTLD_DEFAULT, HOOK);
     return heap->each ? 0
@@ -266,5 +285,7 @@ int vv_heap_open(struct vv_session *session, struct varve_error *error) {
 void vv_heap_close(struct vv_session *session) {
     clear_blocks(&session->about.heap);
     vv_free(session->about.heap.ranges);
+    vv_free(session->about.heap.pointers);
     session->about.heap.ranges = NULL;
+    session->about.heap.pointers = NULL;
 }

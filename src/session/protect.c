@@ -144,6 +144,8 @@ static int protect_blocks(struct vv_session *session, struct varve_error *error)
     }
     if (rc == 0 && !vv_regions_find(&session->memory.regions, VV_HEAP_ADDRESSES))
         rc = vv_session_protect_moving(session, VV_HEAP_ADDRESSES, vv_heap_tell_ranges, heap->ranges);
+    if (rc == 0 && !vv_regions_find(&session->memory.regions, VV_HEAP_POINTERS))
+        rc = vv_session_protect_moving(session, VV_HEAP_POINTERS, vv_heap_tell_pointers, heap->pointers);
     return rc ? vv_error(error, rc, "no memory to protect the program's allocations") : 0;
 }
 

@@ -111,13 +111,15 @@ struct vv_restarted {
 /* Allocations that libvarve_preload knows; heap.c. */
 struct vv_heap_block;
 struct vv_ranges;
+struct vv_pointers;
 typedef int (*vv_heap_fn)(void *arg, const char *name, void *ptr, size_t size, const char *why);
 typedef int (*vv_heap_each_fn)(vv_heap_fn fn, void *arg);
 struct vv_heap {
     vv_heap_each_fn each;       /* NULL: none are protected */
     struct vv_heap_block *list; /* ascending names */
     size_t count, capacity;
-    struct vv_ranges *ranges; /* of addresses */
+    struct vv_ranges *ranges;     /* of addresses */
+    struct vv_pointers *pointers; /* of static variables, as stored or to be stored */
 };
 
 /* What is stored beside the regions that the program names; all but heap is of rank 0. */

@@ -160,6 +160,7 @@ static int prepare(const char *kind, const char *word) {
            : strcmp(kind, "tasks") == 0     ? tasks()
            : strcmp(kind, "addresses") == 0 ? addresses()
            : strcmp(kind, "library") == 0   ? library(word)
+           : strcmp(kind, "swapped") == 0   ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "child") == 0     ? child()
            : strcmp(kind, "promises") == 0  ? promises()
                                             : 0;
@@ -185,6 +186,11 @@ int main(int argc, char **argv) {
     if (rc == 0)
         return varve_close(session) == 0 ? 0 : 1;
     fill(plain, 1);
+    if (strcmp(argv[1], "swapped") == 0) { /* as programs with two fields do in each step */
+        void *other = plain;
+        plain = more[0];
+        more[0] = other;
+    }
     if (more[0] && strcmp(argv[1], "addresses") != 0)
         memset(more[0], 8, SIZE);
     if (varve_checkpoint(session, 1) != 0)

@@ -120,7 +120,7 @@ ranks() {
     cmp expected out || fail "other results"
     "$VARVE" show store ranks >show
     [ "$(grep -c ':heap:.*preload-ranks-.*+0x' show)" -eq 6 ] || { cat show; fail "not two blocks of each rank"; }
-    [ "$(grep -c ':heap:' show)" -eq 9 ] || { cat show; fail "there is something of others"; }
+    [ "$(grep -c ':heap:' show)" -eq 12 ] || { cat show; fail "there is something of others"; }
 }
 
 static() {
@@ -145,6 +145,12 @@ addresses() {
     VARVE_HEAP=unchecked odd 0 plain other
     odd 4 addresses store # the other process had other addresses: they are found in what came back
     has 'what looks like an address'
+}
+
+swapped() {
+    odd 0 swapped store
+    odd 4 swapped store
+    has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to :heap:'
 }
 
 library() {
