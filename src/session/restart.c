@@ -97,7 +97,7 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     end_counting(session, &before, begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 1);
-    if (rc == 0)
+    if (rc == 0 && !options->regions) /* else only what was chosen has come back */
         rc = noted(session, vv_heap_came_back(session, error));
     return rc;
 }

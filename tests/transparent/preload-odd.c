@@ -166,6 +166,28 @@ static int prepare(const char *kind, const char *word) {
                                             : 0;
 }
 
+static int named;
+
+/* All of it, at once or in steps, or of KIND chosen only what has a name. */
+static int restart(struct varve_session *session, const char *kind, int64_t *version) {
+    const char *const names[] = {"named"};
+    if (strcmp(kind, "begun") == 0) {
+        int begun = varve_restart_begin(session, VARVE_LATEST, version);
+        return begun ? begun : varve_restart_end(session);
+    }
+    if (strcmp(kind, "chosen") != 0)
+        return varve_restart(session, VARVE_LATEST, version);
+    named = 5;
+    int rc = varve_protect(session, names[0], &named, sizeof named);
+    rc = rc ? rc : varve_restart_regions(session, VARVE_LATEST, names, 1, 0, version);
+    if (rc == 0 && (named != 6 || !is_filled(plain, 0)))
+        exit(fail("not what was chosen came back"));
+    if (rc == 0)
+        fill(plain, 1);
+    named = 6;
+    return rc;
+}
+
 /* Version 1 is made if there is none, and compared if there is one. */
 int main(int argc, char **argv) {
     struct varve_session *session;
@@ -178,7 +200,7 @@ int main(int argc, char **argv) {
         return rc;
     if (varve_open(argv[2], "odd", NULL, &session, &error) != 0)
         return fprintf(stderr, "open: %s\n", error.text), 3;
-    rc = varve_restart(session, VARVE_LATEST, &version);
+    rc = restart(session, argv[1], &version);
     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
         return fprintf(stderr, "restart: %s\n", varve_session_error(session)->text), 4;
     if (rc == 0 && (!is_filled(plain, 1) || (more[0] && ((unsigned char *)more[0])[5] != 8)))

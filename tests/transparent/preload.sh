@@ -153,6 +153,13 @@ swapped() {
     has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to :heap:'
 }
 
+chosen() {
+    odd 0 chosen store
+    odd 0 chosen store
+    odd 0 begun other
+    odd 0 begun other
+}
+
 library() {
     odd 4 library store "$BIN/libpreload-library.so"
     has 'libpreload-library.so+0x.* it is not said whether this library holds data of the program'
