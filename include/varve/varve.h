@@ -75,12 +75,12 @@ struct varve_options {
     { sizeof(struct varve_options), NULL, NULL, NULL }
 
 /* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address:
- * file:///path, a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another
- * session writes the same name; a dead one's name is free by itself (if it cannot be told at once, open watches its
- * heartbeat for up to takeover_seconds). With the setting access=read it only restarts: it writes nothing, nobody's
- * session is in its way, and varve_checkpoint fails with -EROFS. The session is the caller's, to be closed with
- * varve_close. options and error may be NULL. On failure *out is NULL; all other functions return -EINVAL (or NULL) for
- * a session that is NULL. */
+ * file:///path, a path, s3://bucket/prefix, or mem://name for tests. Makes the store if there is none. Fails with
+ * VARVE_BUSY while another session writes the same name; a dead one's name is free by itself (if it cannot be told at
+ * once, open watches its heartbeat for up to takeover_seconds). With the setting access=read it only restarts: it
+ * writes nothing, nobody's session is in its way, and varve_checkpoint fails with -EROFS. The session is the caller's,
+ * to be closed with varve_close. options and error may be NULL. On failure *out is NULL; all other functions return
+ * -EINVAL (or NULL) for a session that is NULL. */
 VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
                          struct varve_session **out, struct varve_error *error);
 

@@ -84,6 +84,21 @@ struct varve_upload {
     struct varve_backend *backend;
 };
 
+/* A backend may lie in a library of its own, libvarve_SCHEME.so, that is loaded when an address with its scheme is
+ * opened (docs/backends.md). The library exports a function of this type, named varve_backend_open_SCHEME. The strings
+ * live during the call, log_arg as long as the backend. */
+struct varve_backend_request {
+    size_t size;         /* sizeof(struct varve_backend_request) */
+    const char *place;   /* what follows :// in the address, up to ?, with %XX decoded */
+    const char *options; /* "name=value&...": the parameters that are not those of wrappers */
+    int may_create;      /* make a place for a store if there is none */
+    int is_reading;      /* verbs that change something return -EROFS */
+    void (*log)(void *log_arg, int level, const char *line); /* level: 0 error, 1 warning, 2 information */
+    void *log_arg;
+};
+typedef int (*varve_backend_open_fn)(const struct varve_backend_request *request, struct varve_backend **out,
+                                     struct varve_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -133,6 +133,8 @@ int vv_backend_probe(struct varve_backend *backend, struct varve_error *error) {
     int result = VV_BACKEND_HAS(backend, probe) ? backend->ops->probe(backend, why, sizeof(why)) : 0;
     if (result >= 0)
         return 0;
+    if (result == VARVE_UNSUPPORTED)
+        return vv_error(error, result, "the storage cannot hold a store: %s", why[0] ? why : varve_error_text(result));
     return vv_error(
         error, result,
         "the storage is not complete: %s; what lies there would look as if it did not exist, so nothing was "

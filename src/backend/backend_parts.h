@@ -5,11 +5,13 @@
 #include "backend/backend.h"
 
 /* What an address says. */
-enum vv_uri_kind { VV_URI_FILE, VV_URI_MEM };
+enum vv_uri_kind { VV_URI_FILE, VV_URI_MEM, VV_URI_LOADED };
 
 struct vv_uri {
     enum vv_uri_kind kind;
-    char path[VV_BACKEND_PATH_MAX + 1];       /* folder, or name of the memory store */
+    char scheme[8];                           /* of VV_URI_LOADED: which library */
+    char path[VV_BACKEND_PATH_MAX + 1];       /* folder, name of the memory store, or what that library knows */
+    char options[512];                        /* of VV_URI_LOADED: parameters for that library */
     uint64_t limit;                           /* bytes per second, 0: none */
     char limit_file[VV_BACKEND_PATH_MAX + 1]; /* "", or where processes share it */
     uint64_t latency_ns;

@@ -1,7 +1,8 @@
-/* Addresses: mem://NAME, file:///PATH, or a plain path; then parameters after '?'.
+/* Addresses: mem://NAME, file:///PATH, s3://BUCKET/PREFIX, or a plain path; then parameters after '?'.
  *
- * In mem:// and file:// addresses %XX stands for a byte; a plain path is taken as it is, up to the '?'. */
+ * With a scheme, %XX stands for a byte; a plain path is taken as it is, up to the '?'. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,16 @@ static const struct {
     {"count", set_count, "1"},
 };
 
+/* A library that is loaded knows its own parameters, and refuses the others. */
+static int keep_option(struct vv_uri *uri, const char *name, const char *value, struct varve_error *error) {
+    size_t used = strlen(uri->options), room = sizeof(uri->options) - used;
+    int size =
+        snprintf(uri->options + used, room, "%s%s%s%s", used ? "&" : "", name, value ? "=" : "", value ? value : "");
+    return size >= 0 && (size_t)size < room
+               ? 0
+               : vv_error(error, VARVE_SETTING, "the parameters of the store's address are too long");
+}
+
 static int set_parameter(struct vv_uri *uri, const char *name, const char *value, struct varve_error *error) {
     for (size_t i = 0; i < sizeof(parameters) / sizeof(*parameters); i++) {
         if (strcmp(parameters[i].name, name) != 0)
@@ -140,6 +151,8 @@ static int set_parameter(struct vv_uri *uri, const char *name, const char *value
         return vv_error(error, VARVE_SETTING, "parameter \"%s\" of the store's address must look like %s=%s", name,
                         name, parameters[i].example);
     }
+    if (uri->kind == VV_URI_LOADED)
+        return keep_option(uri, name, value, error);
     return vv_error(error, VARVE_SETTING,
                     "the store's address has an unknown parameter \"%s\"; known are limit, limit_file, latency, retry, "
                     "fault, count",
@@ -188,6 +201,19 @@ static int parse_file_rest(const char *rest, size_t size, struct vv_uri *uri, st
     return take_path(rest, size, 1, uri, error);
 }
 
+static int parse_loaded(const char *text, size_t scheme, size_t size, struct vv_uri *uri, struct varve_error *error) {
+    static const char *const known[] = {"s3"};
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        if (strlen(known[i]) != scheme || strncmp(text, known[i], scheme) != 0)
+            continue;
+        uri->kind = VV_URI_LOADED;
+        snprintf(uri->scheme, sizeof(uri->scheme), "%s", known[i]);
+        return take_path(text + scheme + 3, size - scheme - 3, 1, uri, error);
+    }
+    return vv_error(error, VARVE_UNSUPPORTED, "there is no backend for %.*s:// addresses; there are file, mem and s3",
+                    (int)(scheme > 32 ? 32 : scheme), text);
+}
+
 int vv_uri_parse(const char *text, struct vv_uri *out, struct varve_error *error) {
     *out = (struct vv_uri){0};
     if (!text || !*text)
@@ -216,8 +242,7 @@ int vv_uri_parse(const char *text, struct vv_uri *out, struct varve_error *error
         out->kind = VV_URI_FILE;
         result = take_path(text, size, 0, out, error);
     } else {
-        return vv_error(error, VARVE_UNSUPPORTED, "there is no backend for %.*s:// addresses; there are file and mem",
-                        (int)(scheme - text > 32 ? 32 : scheme - text), text);
+        result = parse_loaded(text, (size_t)(scheme - text), size, out, error);
     }
     return result < 0 || !*query ? result : parse_query(query + 1, out, error);
 }

@@ -2,9 +2,10 @@
  * does, fault meets a storage as slow as it was asked to be, and count sees what the library asked for. */
 #include <errno.h>
 
-#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/file_private.h"
+#include "storage/loaded_private.h"
 
 /* Replaces *backend by the wrapper, or leaves it alone. */
 static int wrap_all(const struct vv_uri *uri, const struct vv_log *log, struct varve_backend **backend,
@@ -27,8 +28,9 @@ static int wrap_all(const struct vv_uri *uri, const struct vv_log *log, struct v
 static int open_parsed(const struct vv_uri *uri, const struct vv_backend_options *options, struct varve_backend **out,
                        struct varve_error *error) {
     struct varve_backend *backend = NULL;
-    int result = uri->kind == VV_URI_MEM ? vv_mem_open(uri->path, options->may_create, &backend, error)
-                                         : vv_file_open(uri->path, options, &backend, error);
+    int result = uri->kind == VV_URI_MEM      ? vv_mem_open(uri->path, options->may_create, &backend, error)
+                 : uri->kind == VV_URI_LOADED ? vv_loaded_open(uri, options, &backend, error)
+                                              : vv_file_open(uri->path, options, &backend, error);
     if (result < 0)
         return result;
     result = wrap_all(uri, options->log, &backend, error);

@@ -391,7 +391,8 @@ static int help_all(const struct cli *cli) {
     printf("usage: varve COMMAND STORE [...]\n\nLook at a store of checkpoints and look after it.\n\n");
     for (const struct command *const *c = cli->commands; *c; c++)
         printf("  %-8s  %s\n", (*c)->name, (*c)->summary);
-    printf("\nSTORE is file:///path or a path. It may be left out when -s/--store gives it, or VARVE_STORE.\n"
+    printf("\nSTORE is file:///path, a path, or s3://bucket/prefix. It may be left out when -s/--store gives it,\n"
+           "or VARVE_STORE.\n"
            "--json makes every command print one JSON object per line.\n\n"
            "example: varve ls /scratch/ck\n"
            "`varve help COMMAND` tells more about one, varve(1) everything.\n");

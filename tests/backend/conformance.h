@@ -14,6 +14,8 @@ struct conformance_target {
     /* Undo what open left behind; the backend is closed already. May be NULL. */
     void (*clean)(void *arg);
     void *arg;
+    /* Characters of the longest key it takes; 0: all of them. Those of a store have at most 511. */
+    size_t key_max;
 };
 
 /* Number of failed tests, as cmocka counts them. */

@@ -528,6 +528,12 @@ static void test_addresses(void **state) {
     assert_int_equal(uri.retry, 5);
     assert_int_equal(uri.count, 1);
     assert_string_equal(uri.fault, "kill:3,fail:2:28");
+    assert_int_equal(vv_uri_parse("s3://b/p%20q?region=x&retry=2&endpoint=http://h:1&alone", &uri, NULL), 0);
+    assert_int_equal(uri.kind, VV_URI_LOADED);
+    assert_string_equal(uri.scheme, "s3");
+    assert_string_equal(uri.path, "b/p q");
+    assert_string_equal(uri.options, "region=x&endpoint=http://h:1&alone"); /* retry is a wrapper's */
+    assert_int_equal(uri.retry, 2);
     assert_int_equal(vv_uri_parse("mem://?limit=100KB", &uri, NULL), 0);
     assert_int_equal(uri.limit, 100000);
     assert_int_equal(vv_uri_parse("mem://?limit=1.5GB", &uri, NULL), 0);
@@ -548,7 +554,10 @@ static void test_wrong_addresses(void **state) {
     } bad[] = {
         {"", VARVE_SETTING, "empty"},
         {"?count=1", VARVE_SETTING, "no path"},
-        {"s3://bucket", VARVE_UNSUPPORTED, "s3"},
+        {"s4://bucket", VARVE_UNSUPPORTED, "s4"},
+        {"s3x://bucket", VARVE_UNSUPPORTED, "s3x"},
+        {"s3://b?limit=5XB", VARVE_SETTING, "limit"},
+        {"s3://b%zz", VARVE_SETTING, "hexadecimal"},
         {"file:/a", VARVE_SETTING, "//"},
         {"file://", VARVE_SETTING, "absolute"},
         {"file://host/a", VARVE_SETTING, "absolute"},
