@@ -207,6 +207,7 @@ static const struct varve_backend_ops s3_ops = {
     .stat = vv_s3_stat,
     .list = vv_s3_list,
     .remove = s3_remove,
+    .sweep = vv_s3_sweep,
     .close = s3_close,
     .probe = s3_probe,
 };

@@ -60,7 +60,7 @@ static int64_t clock_ms(void) {
 
 static int take_code(void *arg, const char *path, const char *value) {
     struct vv_s3_answer *answer = arg;
-    if (strcmp(path, "Error/Code") == 0 &&
+    if (value && strcmp(path, "Error/Code") == 0 &&
         strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.") == strlen(value))
         snprintf(answer->code, sizeof answer->code, "%s", value);
     return 0;

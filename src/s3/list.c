@@ -66,6 +66,8 @@ static int take_key(struct listing *listing, const char *key, int is_prefix) {
 
 static int take_leaf(void *arg, const char *path, const char *value) {
     struct listing *listing = arg;
+    if (!value)
+        return 0;
     if (strcmp(path, "ListBucketResult/Contents/Key") == 0)
         return take_key(listing, value, 0);
     if (strcmp(path, "ListBucketResult/CommonPrefixes/Prefix") == 0)

@@ -68,7 +68,8 @@ int vv_s3_keys_load(struct vv_s3_keys *keys, struct varve_error *error);
 void vv_s3_keys_clear(struct vv_s3_keys *keys);
 
 /* ---- xml.c ---- */
-/* Called for every element without elements in it: path is "ListBucketResult/Contents/Key". Not 0 ends the walk. */
+/* Called at the end of every element: path is "ListBucketResult/Contents/Key", and value NULL if there are elements in
+ * it. Not 0 ends the walk. */
 typedef int (*vv_s3_leaf_fn)(void *arg, const char *path, const char *value);
 /* 0, what fn returned, -ENOMEM, or -EPROTO: not well formed, or of a kind that no answer needs (DOCTYPE, CDATA). */
 int vv_s3_xml_walk(const char *data, size_t size, vv_s3_leaf_fn fn, void *arg);
@@ -172,13 +173,14 @@ void vv_s3_random_text(char *out, size_t size); /* hexadecimal digits */
 /* ---- the verbs ---- */
 #define VV_S3_PROBE_NAME ".probe,"
 int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
-int vv_s3_upload_write(struct varve_upload *upload, const void *data, size_t size);
-int vv_s3_upload_commit(struct varve_upload *upload);
-void vv_s3_upload_abort(struct varve_upload *upload);
+int vv_s3_upload_write(struct varve_upload *base, const void *data, size_t size);
+int vv_s3_upload_commit(struct varve_upload *base);
+void vv_s3_upload_abort(struct varve_upload *base);
 /* 0 if the object says that writer made it, -EEXIST if another did, or an error. */
 int vv_s3_is_mine(struct vv_s3 *s3, const char *key, const char *writer);
 int vv_s3_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit, varve_list_fn fn,
                void *arg);
+int vv_s3_sweep(struct varve_backend *backend);
 int vv_s3_stat(struct varve_backend *backend, const char *key, uint64_t *size_out);
 
 #endif

@@ -118,6 +118,8 @@ static int take_wanted(void *arg, const char *path, const char *value) {
     struct wanted *wanted = arg;
     if (strncmp(path, "Error/", 6) == 0)
         wanted->is_error = 1;
+    if (!value)
+        return 0;
     if (strcmp(path, "Error/Code") == 0)
         snprintf(wanted->code, sizeof wanted->code, "%s", value);
     if (strcmp(path, wanted->path) != 0 || wanted->value)

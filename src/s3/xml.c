@@ -130,9 +130,7 @@ static int take_text(struct xml *xml) {
 }
 
 static int end_element(struct xml *xml, vv_s3_leaf_fn fn, void *arg) {
-    int rc = 0;
-    if (xml->is_leaf)
-        rc = fn(arg, xml->path, xml->text.size ? xml->text.data : "");
+    int rc = fn(arg, xml->path, !xml->is_leaf ? NULL : xml->text.size ? xml->text.data : "");
     xml->is_leaf = 0;
     xml->text.size = 0;
     xml->depth--;

@@ -19,7 +19,7 @@ static int take_leaf(void *arg, const char *path, const char *value) {
     if (length == 0 || length >= 256 || path[0] == '/' || path[length - 1] == '/')
         abort();
     seen->leaves++;
-    seen->bytes += strlen(value);
+    seen->bytes += value ? strlen(value) : 0;
     return 0;
 }
 

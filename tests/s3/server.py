@@ -33,6 +33,7 @@ post or any. The first COUNT such requests for this very key fail:
     half     a document ends in the middle, with the right length
     again    a listing says that there is more, by the same token
     plain    404 without a document, as from a proxy
+    old      an upload in parts that was begun eight days ago
     expired  400 ExpiredToken
     error    200 with a document that is an error"""
 import argparse
@@ -232,7 +233,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with self.store.lock:
                 self.store.number += 1
                 name = f"upload+{self.store.number}/x="
-                self.store.uploads[name] = key, self.metadata(), {}
+                self.store.uploads[name] = key, self.metadata(), {}, time.time() - 8 * 86400 * (fault == "old")
             self.document("InitiateMultipartUploadResult", f"<UploadId>{escape(name)}</UploadId>", fault)
             return
         if fault == "error":
@@ -243,7 +244,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 raise Refusal(404, "NoSuchUpload")
             if self.condition_fails(key, True):
                 raise Refusal(412, "PreconditionFailed")
-            _, metadata, parts = self.store.uploads[query["uploadId"]]
+            _, metadata, parts, _ = self.store.uploads[query["uploadId"]]
             wanted = re.findall(rb"<Part><PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag></Part>", body)
             if [(int(n), e.decode().replace("&quot;", '"')) for n, e in wanted] != [(n, parts[n][0]) for n in sorted(parts)]:
                 raise Refusal(400, "InvalidPart")
@@ -285,11 +286,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.store.objects.pop(key, None)
         self.answer(204)
 
+    def list_uploads(self, query, fault):
+        after = query.get("key-marker", ""), query.get("upload-id-marker", "")
+        with self.store.lock:
+            found = sorted((key, name, begun) for name, (key, _, _, begun) in self.store.uploads.items()
+                           if key.startswith(query.get("prefix", "")) and (key, name) > after)
+        page = found[:self.options.page]
+        text = "".join(f"<Upload><Initiated>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(begun))}</Initiated>"
+                       f"<Key>{escape(key)}</Key><UploadId>{escape(name)}</UploadId></Upload>" for key, name, begun in page)
+        if len(found) > len(page):
+            text += f"<NextKeyMarker>{escape(page[-1][0])}</NextKeyMarker><NextUploadIdMarker>{escape(page[-1][1])}</NextUploadIdMarker>"
+        is_more = str(len(found) > len(page)).lower()
+        self.document("ListMultipartUploadsResult", f"{text}<IsTruncated>{is_more}</IsTruncated>", fault)
+
     def list(self, key, query, body, fault):
-        if "uploads" in query: # for tests: how many are left
-            with self.store.lock:
-                count = len(self.store.uploads)
-            self.document("ListMultipartUploadsResult", "<Upload></Upload>" * count, fault)
+        if "uploads" in query:
+            self.list_uploads(query, fault)
             return
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token") or query.get("start-after") or ""

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +221,43 @@ static void test_parts(void **state) {
     vv_backend_close(backend);
 }
 
+/* Writers that die with parts uploaded. Only what is old goes, and only what a store could have begun. */
+static void leave_parts(const char *address, const char *key) {
+    pid_t child = fork();
+    if (child == 0) {
+        struct varve_backend *backend = NULL;
+        struct varve_upload *upload = NULL;
+        char *data = calloc(17, 1 << 20);
+        struct vv_backend_options how = {.may_create = 1};
+        _exit(!data || vv_backend_open(address, &how, &backend, NULL) < 0 ||
+              vv_backend_create(backend, key, 0, &upload) < 0 || vv_backend_upload_write(upload, data, 17u << 20) < 0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void test_leftovers_are_swept(void **state) {
+    (void)state;
+    struct varve_backend *backend = NULL;
+    struct vv_backend_options how = {.may_create = 1};
+    char address[128], key[32];
+    snprintf(address, sizeof address, "%s/swept-%d", getenv("S3_STORE"), (int)getpid());
+    for (int i = 0; i < 9; i++) { /* more than a page of 7 */
+        snprintf(key, sizeof key, "n/%d~post-old-1", i);
+        leave_parts(address, key);
+    }
+    leave_parts(address, "n/young");
+    leave_parts(address, "other~post-old-1");
+    assert_int_equal(vv_backend_open(address, &how, &backend, NULL), 0);
+    assert_int_equal(vv_backend_sweep(backend), 9);
+    assert_int_equal(vv_backend_sweep(backend), 0);
+    put_parts(backend, "n/young", 0);
+    put_parts(backend, "n/z~post-old-1~put-403-9", -EACCES); /* aborted at once */
+    assert_int_equal(vv_backend_sweep(backend), 0);
+    vv_backend_close(backend);
+}
+
 static void test_keys_that_expire(void **state) {
     (void)state;
     struct varve_backend *backend = open_quick();
@@ -319,19 +357,13 @@ int main(int argc, char **argv) {
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_is_repeated),
-        cmocka_unit_test(test_lost_answer_is_no_conflict),
-        cmocka_unit_test(test_patience_ends),
-        cmocka_unit_test(test_bodies_that_are_wrong),
-        cmocka_unit_test(test_listings_that_are_wrong),
-        cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_absence_is_certain),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_keys_that_expire),
-        cmocka_unit_test(test_condition_is_kept),
-        cmocka_unit_test(test_opening_fails_with_words),
-        cmocka_unit_test(test_virtual_hosts),
-        cmocka_unit_test(test_reading_changes_nothing),
+        cmocka_unit_test(test_put_is_repeated),         cmocka_unit_test(test_lost_answer_is_no_conflict),
+        cmocka_unit_test(test_patience_ends),           cmocka_unit_test(test_bodies_that_are_wrong),
+        cmocka_unit_test(test_listings_that_are_wrong), cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_absence_is_certain),      cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_leftovers_are_swept),     cmocka_unit_test(test_keys_that_expire),
+        cmocka_unit_test(test_condition_is_kept),       cmocka_unit_test(test_opening_fails_with_words),
+        cmocka_unit_test(test_virtual_hosts),           cmocka_unit_test(test_reading_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,8 @@ static void test_get_vanilla(void **state) {
 
 static int join_leaf(void *arg, const char *path, const char *value) {
     struct vv_s3_text *text = arg;
-    vv_s3_text_print(text, "%s=%s;", path, value);
+    if (value)
+        vv_s3_text_print(text, "%s=%s;", path, value);
     return 0;
 }
 
