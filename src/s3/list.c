@@ -75,8 +75,6 @@ static int take_leaf(void *arg, const char *path, const char *value) {
     if (strcmp(path, "ListBucketResult/IsTruncated") == 0) {
         listing->is_truncated = strcmp(value, "true") == 0 ? 1 : strcmp(value, "false") == 0 ? 0 : -1;
     } else if (strcmp(path, "ListBucketResult/NextContinuationToken") == 0) {
-        if (listing->token && strcmp(listing->token, value) == 0)
-            return -EPROTO; /* round and round */
         free(listing->token);
         listing->token = strdup(value);
         return listing->token ? 0 : -ENOMEM;
@@ -111,7 +109,7 @@ static int read_page(struct listing *listing, const char *start_after, size_t li
     if (rc == 0 && (listing->is_truncated < 0 || (listing->is_truncated && !listing->token)))
         rc = -EPROTO;
     if (rc == 0 && listing->is_truncated && token && strcmp(token, listing->token) == 0)
-        rc = -EPROTO;
+        rc = -EPROTO; /* round and round, or no new token */
     if (rc == -EPROTO)
         vv_s3_log(listing->s3, "s3: the listing of s3://%s/%s is no answer of S3: it is cut, or contradicts itself",
                   listing->s3->place.bucket, listing->below);

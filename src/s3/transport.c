@@ -4,9 +4,11 @@
  * out to be dead, so even one call may reach the server twice: callers must not conclude anything from a first try. */
 #include <curl/curl.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "s3_private.h"
 
@@ -283,6 +285,25 @@ static int error_of(CURLcode code, const struct exchange *exchange) {
     }
 }
 
+/* Writing to a connection that the server has closed may raise SIGPIPE in this thread, which would end the program: not
+ * every libcurl lets its TLS library write with MSG_NOSIGNAL. The signal is held back and taken away, unless one was
+ * pending before. */
+static CURLcode perform(CURL *curl) {
+    sigset_t pipe_only, before, pending;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigpending(&pending);
+    int was_pending = sigismember(&pending, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    CURLcode code = curl_easy_perform(curl);
+    sigpending(&pending);
+    if (!was_pending && sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
 void vv_s3_line_send(struct vv_s3_line *line, const struct vv_s3_send *send, struct vv_s3_answer *answer) {
     struct curl_slist *headers = make_headers(send);
     CURL *curl = headers ? take_handle(line) : NULL;
@@ -294,7 +315,7 @@ void vv_s3_line_send(struct vv_s3_line *line, const struct vv_s3_send *send, str
         return;
     }
     set_options(curl, line, &exchange, headers);
-    CURLcode code = curl_easy_perform(curl);
+    CURLcode code = perform(curl);
     answer->error = error_of(code, &exchange);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     answer->status = answer->error == 0 ? (int)status : 0;

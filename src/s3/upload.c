@@ -14,6 +14,7 @@
 #include "s3_private.h"
 
 #define PART_LEAST (16u << 20)
+#define PART_MOST (1u << 30)
 #define PARTS_MOST 10000
 #define WRITER_TEXT 33
 #define COMPLETE_TRIES 3
@@ -45,7 +46,7 @@ int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_h
     upload->base.backend = backend;
     upload->key = strdup(key);
     upload->part_size = PART_LEAST;
-    while (size_hint / upload->part_size >= PARTS_MOST / 2 && upload->part_size < (size_t)1 << 32)
+    while (size_hint / upload->part_size >= PARTS_MOST / 2 && upload->part_size < PART_MOST)
         upload->part_size *= 2;
     vv_s3_random_text(upload->writer, sizeof upload->writer);
     if (!upload->key) {

@@ -61,8 +61,8 @@ static void next_step(struct run *run) {
 static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t capacity) {
     const struct scenario *scenario = run->scenario;
     int has_fault = handle == scenario->handle && scenario->fault[0] && !is_clean;
-    snprintf(out, capacity, "file://%s%s%s", scenario->folder, has_fault ? "?fault=" : "",
-             has_fault ? scenario->fault : "");
+    snprintf(out, capacity, "%s%s%s%s", strstr(scenario->folder, "://") ? "" : "file://", scenario->folder,
+             has_fault ? "?fault=" : "", has_fault ? scenario->fault : "");
 }
 
 /* ---- the session ---- */

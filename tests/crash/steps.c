@@ -46,8 +46,14 @@ int point_parse(const char *text, struct point *out) {
 
 /* ---- counting ---- */
 
+/* Or, with S3_STORE, an address below that one, another each time. */
 static void store_folder(const struct campaign *campaign, char *out) {
-    snprintf(out, FOLDER_CAPACITY + 16, "%s/store", campaign->folder);
+    static unsigned number;
+    const char *bucket = getenv("S3_STORE");
+    if (bucket)
+        snprintf(out, FOLDER_CAPACITY + 16, "%s/%d-%u", bucket, (int)getpid(), number++);
+    else
+        snprintf(out, FOLDER_CAPACITY + 16, "%s/store", campaign->folder);
 }
 
 static int run_plain(struct campaign *campaign, struct scenario *scenario, struct events *events) {

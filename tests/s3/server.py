@@ -10,6 +10,7 @@ body that its hash fits.
     --ignore-condition   If-None-Match is not looked at, as old servers do
     --ignore-joined      the same, but only where parts are joined
     --no-metadata        metadata of objects is dropped
+    --tls                over TLS, with a certificate that is made for it (needs openssl)
     --token TEXT         requests must carry this token of a session
     --skew SECONDS       the server's clock is so much ahead
     --page N             at most N names in a page of a listing
@@ -24,6 +25,7 @@ post or any. The first COUNT such requests for this very key fail:
     NUMBER   this HTTP status, and nothing is done
     lost     done, and the connection is closed instead of an answer
     reset    not done, and the connection is closed
+    early    not done, and the connection is closed before the body is read
     hang     nothing happens for five seconds
     cut      half of the body, then the connection is closed
     drip     the body comes with a byte in half a second
@@ -44,9 +46,12 @@ import http.server
 import os
 import random
 import re
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -165,6 +170,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # ---- verbs ----
 
     def handle_request(self):
+        if "-early-" in self.path and self.find_fault(self.command.lower(), urllib.parse.unquote(self.path.partition("?")[0])) == "early":
+            self.close_connection = True
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path, _, text = self.path.partition("?")
         query = urllib.parse.parse_qsl(text, keep_blank_values=True)
@@ -333,11 +341,24 @@ class Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def secure(socket, folder):
+    if not shutil.which("openssl"):
+        print("skipped: there is no openssl to make a certificate")
+        sys.exit(77)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
+                    "subjectAltName=IP:127.0.0.1", "-keyout", f"{folder}/key", "-out", f"{folder}/certificate"],
+                   check=True, stderr=subprocess.DEVNULL)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{folder}/certificate", f"{folder}/key")
+    return context.wrap_socket(socket, server_side=True, do_handshake_on_connect=False)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ignore-condition", action="store_true")
     parser.add_argument("--ignore-joined", action="store_true")
     parser.add_argument("--no-metadata", action="store_true")
+    parser.add_argument("--tls", action="store_true")
     parser.add_argument("--token")
     parser.add_argument("--skew", type=int, default=0)
     parser.add_argument("--page", type=int, default=1000)
@@ -350,10 +371,15 @@ def main():
     options.random = random.Random(options.seed)
     Handler.options, Handler.store = options, Store()
     server = Server(("127.0.0.1", 0), Handler)
+    folder = tempfile.TemporaryDirectory()
+    if options.tls:
+        server.socket = secure(server.socket, folder.name)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VARVE_STORE"))}
-    environment.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.server_port}", AWS_ACCESS_KEY_ID=KEY,
+    environment.update(AWS_ENDPOINT_URL=f"http{'s' * options.tls}://127.0.0.1:{server.server_port}", AWS_ACCESS_KEY_ID=KEY,
                        AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=REGION, S3_STORE="s3://bkt", no_proxy="*")
+    if options.tls:
+        environment["AWS_CA_BUNDLE"] = f"{folder.name}/certificate"
     if options.token:
         environment["AWS_SESSION_TOKEN"] = options.token
     child = subprocess.Popen(options.command, env=environment)

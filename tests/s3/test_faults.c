@@ -323,6 +323,19 @@ static void test_opening_fails_with_words(void **state) {
     free(secret);
 }
 
+/* With --tls: connections that end too early, and a server that is not trusted. */
+static void test_tls(void **state) {
+    (void)state;
+    struct varve_error error = {0};
+    struct varve_backend *backend = open_quick();
+    put_parts(backend, "p~put-reset-2", 0);
+    put_parts(backend, "q~put-early-2", 0);
+    assert_parts(backend, "q~put-early-2");
+    vv_backend_close(backend);
+    unsetenv("AWS_CA_BUNDLE");
+    assert_int_equal(vv_backend_open("s3://bkt/a", NULL, &backend, &error), -EKEYREJECTED);
+}
+
 /* http://bkt.localhost: libcurl knows that *.localhost is the loopback. */
 static void test_virtual_hosts(void **state) {
     (void)state;
@@ -354,6 +367,10 @@ static void test_reading_changes_nothing(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "ignored") == 0) {
         const struct CMUnitTest tests[] = {cmocka_unit_test(test_condition_is_ignored)};
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    if (argc > 1 && strcmp(argv[1], "tls") == 0) {
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_tls)};
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
