@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     try {
         run(argv[1], rank, argc > 2);
     } catch (const std::exception &e) {
-        std::cerr << "caught on rank " << rank << ": " << e.what() << std::endl;
+        std::cerr << "caught on rank " + std::to_string(rank) + ": " + e.what() + "\n" << std::flush; // in one write
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     MPI_Finalize();
