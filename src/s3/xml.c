@@ -58,9 +58,9 @@ static int add_character(struct vv_s3_text *text, unsigned long c) {
     static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
     if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
         return -EPROTO;
-    for (size_t i = size; i-- > 1; c >>= 6)
-        bytes[i] = (char)(0x80 | (c & 0x3f));
-    bytes[0] = (char)(heads[size] | c);
+    bytes[0] = (char)(heads[size] | c >> 6 * (size - 1));
+    for (size_t i = 1; i < size && i < sizeof bytes; i++)
+        bytes[i] = (char)(0x80 | (c >> 6 * (size - 1 - i) & 0x3f));
     vv_s3_text_add(text, bytes, size);
     return 0;
 }
