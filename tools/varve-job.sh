@@ -80,7 +80,11 @@ USR1 | USR2 | HUP | INT | TERM | XCPU) ;;
 esac
 path=${store%%\?*}
 path=${path#file://}
-state=${state:-${path%/}-$name.job}
+case $path in
+*://*) beside=$name.job ;; # the state is a file, and lies in no such store
+*) beside=${path%/}-$name.job ;;
+esac
+state=${state:-$beside}
 case $state in
 /*) ;;
 *) state=$PWD/$state ;;

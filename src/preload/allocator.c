@@ -321,7 +321,7 @@ int varve_preload_each_1(int (*fn)(void *arg, const char *name, void *ptr, size_
 /* ---- the start of the program ---- */
 
 static void refuse_start(const char *why, const char *object) {
-    dprintf(STDERR_FILENO, "varve: %s (%s): the program was not started. Run it without `varve run`\n", why, object);
+    dprintf(STDERR_FILENO, "varve: %s (%s): the program was not started\n", why, object);
     _exit(1);
 }
 

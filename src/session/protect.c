@@ -149,6 +149,29 @@ static int protect_blocks(struct vv_session *session, struct varve_error *error)
     return rc ? vv_error(error, rc, "no memory to protect the program's allocations") : 0;
 }
 
+void vv_tell_protected(struct vv_session *session) {
+    const struct vv_regions *regions = &session->memory.regions;
+    const struct vv_heap *heap = &session->about.heap;
+    size_t named = 0, bytes = 0;
+    if (session->about.is_told || !vv_comm_is_root(session->job.comm))
+        return;
+    for (size_t i = 0; i < regions->count; i++)
+        named += regions->list[i].name && !vv_is_about(regions->list[i].name) && !vv_is_heap(regions->list[i].name);
+    for (size_t i = 0; i < heap->count; i++)
+        bytes += heap->list[i].size;
+    if (heap->count > 0)
+        vv_log_note(&session->job.log,
+                    "%zu allocations without names are protected here, %zu bytes; those below VARVE_PRELOAD_LEAST (64K "
+                    "unless set) are not",
+                    heap->count, bytes);
+    else if (named == 0 && session->job.comm->ranks == 1)
+        vv_log(
+            &session->job.log, VV_LOG_WARN,
+            "nothing is protected: a checkpoint holds no memory of the program (varve_protect; or start it by `varve "
+            "run`, with arrays of VARVE_PRELOAD_LEAST at least)");
+    session->about.is_told = 1;
+}
+
 int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
     int rc = protect_blocks(session, error);
     for (size_t i = 0; i < session->memory.regions.count && rc == 0; i++)

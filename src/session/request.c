@@ -354,6 +354,8 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
         rc = vv_regions_ended(&session->memory.regions, error);
     if (rc == 0 && !is_there)
         rc = vv_ask_regions(session, error);
+    if (rc == 0)
+        vv_tell_protected(session);
     if (rc == 0 && !is_there)
         rc = vv_heap_search(session, error);
     if (rc == 0 && !is_there)

@@ -124,6 +124,7 @@ struct vv_heap {
 
 /* What is stored beside the regions that the program names; all but heap is of rank 0. */
 struct vv_about {
+    int is_told;              /* that nothing is protected, or what is without a name */
     struct vv_buf attributes; /* pairs of texts */
     struct vv_buf index;      /* of the arrays of all ranks */
     struct vv_buf said;       /* what this rank says of its own, */

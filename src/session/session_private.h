@@ -66,6 +66,9 @@ int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *st
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */
 int vv_ask_regions(struct vv_session *session, struct varve_error *error);
+/* Before the first checkpoint, once: whoever forgets `varve run`, or has only small arrays, would hear of it when
+ * nothing comes back. Other ranks may have what this one has not. */
+void vv_tell_protected(struct vv_session *session);
 /* Rank 0: this is the index of arrays from now on, and a region; an empty one is none. Nothing is in flight that could
  * still need the old one. */
 int vv_keep_index(struct vv_session *session, struct vv_buf *made, struct varve_error *error);
