@@ -121,7 +121,7 @@ static int refused(struct varve_error *error, pid_t pid, int code) {
     if (code != -EACCES && code != -EPERM)
         return code == -ESRCH ? gone(error, pid) : files_error(error, code, "process %d cannot be read", (int)pid);
     return files_error(error, code,
-                       "the kernel does not let you look into process %d: see kernel.yama.ptrace_scope, or try as root",
+                       "the kernel does not let you look into process %d: sysctl kernel.yama.ptrace_scope=0 allows it",
                        (int)pid);
 }
 
