@@ -293,8 +293,10 @@ static int run_job(void *arg) {
              : job->is_alone  ? vv_fetch_block(job, tables->object, &why)
                               : read_job(job, tables->object, &why);
     vv_view_release(view, tables);
-    if (rc > 0)
-        job->is_left = job->fetch->is_ahead = 1;
+    if (rc > 0) {
+        job->is_left = 1;
+        job->fetch->is_ahead = 1;
+    }
     if (rc < 0)
         fail_pieces(job->fetch, job->pieces, job->count, &why);
     return 0;
