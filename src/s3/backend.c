@@ -178,9 +178,16 @@ static int probe_condition(struct vv_s3 *s3, char *why, size_t room) {
     return rc < 0 ? rc : 0;
 }
 
-static int s3_probe(struct varve_backend *backend, char *why, size_t room) {
+/* Once per opened backend. Threads that come meanwhile wait for the answer; an error is not kept. */
+int vv_s3_probe(struct varve_backend *backend, char *why, size_t room) {
     struct vv_s3 *s3 = s3_of(backend);
-    return s3->is_reading || s3->place.is_alone ? 0 : probe_condition(s3, why, room);
+    if (s3->is_reading || s3->place.is_alone)
+        return 0;
+    pthread_mutex_lock(&s3->probe_lock);
+    int rc = s3->is_probed ? 0 : probe_condition(s3, why, room);
+    s3->is_probed = rc == 0;
+    pthread_mutex_unlock(&s3->probe_lock);
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -192,6 +199,7 @@ static void s3_close(struct varve_backend *backend) {
     vv_s3_line_close(s3->line);
     vv_s3_keys_clear(&s3->keys);
     pthread_mutex_destroy(&s3->lock);
+    pthread_mutex_destroy(&s3->probe_lock);
     free(s3);
 }
 
@@ -209,7 +217,7 @@ static const struct varve_backend_ops s3_ops = {
     .remove = s3_remove,
     .sweep = vv_s3_sweep,
     .close = s3_close,
-    .probe = s3_probe,
+    .probe = vv_s3_probe,
 };
 
 /* A first request, so that a wrong bucket, key or clock is told when a store is opened. */
@@ -250,6 +258,7 @@ int varve_backend_open_s3(const struct varve_backend_request *request, struct va
     s3->log = request->log;
     s3->log_arg = request->log_arg;
     pthread_mutex_init(&s3->lock, NULL);
+    pthread_mutex_init(&s3->probe_lock, NULL);
     int rc = vv_s3_place_read(request->place, request->options, &s3->place, error);
     if (rc == 0)
         rc = vv_s3_keys_load(&s3->keys, error);

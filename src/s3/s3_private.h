@@ -140,6 +140,8 @@ struct vv_s3 {
     struct vv_s3_keys keys;
     int64_t skew_s; /* the server's clock less ours */
     int is_reading;
+    pthread_mutex_t probe_lock;
+    int is_probed; /* the server was seen to refuse an overwrite */
     void (*log)(void *arg, int level, const char *line);
     void *log_arg;
 };
@@ -172,6 +174,8 @@ void vv_s3_random_text(char *out, size_t size); /* hexadecimal digits */
 
 /* ---- the verbs ---- */
 #define VV_S3_PROBE_NAME ".probe,"
+/* Does the server keep its word? Needed before anything is created. */
+int vv_s3_probe(struct varve_backend *backend, char *why, size_t room);
 int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
 int vv_s3_upload_write(struct varve_upload *base, const void *data, size_t size);
 int vv_s3_upload_commit(struct varve_upload *base);

@@ -1,5 +1,7 @@
 /* Objects that must be new: If-None-Match: *, and who wrote what is there.
  *
+ * Nothing is created before the server was seen to keep the condition (vv_s3_probe).
+ *
  * Every object carries in its metadata a number that only its writer knew. A put whose answer was lost may have
  * happened; when it is repeated, the server answers 412, as it would if somebody else had been faster. The number tells
  * the two apart. It is looked at after every 412, since libcurl and proxies may repeat a request on their own.
@@ -38,8 +40,14 @@ static struct vv_s3 *s3_of(const struct s3_upload *upload) {
 
 int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
     struct vv_s3 *s3 = (struct vv_s3 *)backend;
+    char why[384] = "";
     if (s3->is_reading)
         return -EROFS;
+    int rc = vv_s3_probe(backend, why, sizeof why); /* not every caller has asked */
+    if (rc < 0) {
+        vv_s3_log(s3, "s3: s3://%s/%s%.200s was not written: %s", s3->place.bucket, s3->place.prefix, key, why);
+        return rc;
+    }
     struct s3_upload *upload = calloc(1, sizeof *upload);
     if (!upload)
         return -ENOMEM;

@@ -283,6 +283,12 @@ static void test_condition_is_ignored(void **state) {
     (void)state;
     struct varve_error error = {0};
     struct varve_backend *backend = open_quick();
+    /* Also without a call of probe, as from pin or forget: what is there must not be overwritten. */
+    assert_int_equal(vv_backend_replace(backend, "k", "one", 3), 0);
+    assert_int_equal(vv_backend_put(backend, "k", "two", 3), VARVE_UNSUPPORTED);
+    assert_int_equal(vv_backend_put(backend, "k", "two", 3), VARVE_UNSUPPORTED);
+    assert_text(backend, "k", "one");
+    assert_non_null(strstr(lines, "127.0.0.1"));
     assert_int_equal(vv_backend_probe(backend, &error), VARVE_UNSUPPORTED);
     assert_int_equal(vv_backend_probe(backend, &error), VARVE_UNSUPPORTED);
     assert_non_null(strstr(error.text, "127.0.0.1"));
