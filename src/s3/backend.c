@@ -22,8 +22,8 @@ static int s3_replace(struct varve_backend *backend, const char *key, const void
     vv_s3_random_text(writer, sizeof writer);
     vv_s3_call_header(&call, "x-amz-meta-varve-writer", writer);
     int rc = vv_s3_call(s3, &call, &answer);
-    if (rc == 0 && answer.status / 100 != 2)
-        rc = answer.status == 404 ? -ESTALE : -EIO;
+    if (rc == 0)
+        rc = vv_s3_stored(s3, key, &answer);
     vv_s3_answer_clear(&answer);
     return rc;
 }
@@ -120,8 +120,12 @@ static int s3_remove(struct varve_backend *backend, const char *key) {
     if (rc < 0)
         return rc;
     rc = vv_s3_call(s3, &call, &answer);
-    if (rc == 0 && answer.status / 100 != 2 && answer.status != 404)
+    if (rc == 0 && answer.status == 404)
+        rc = vv_s3_absence(s3, key, &answer);
+    else if (rc == 0 && answer.status / 100 != 2)
         rc = -EIO;
+    if (rc == -ENOENT) /* it was there before */
+        rc = 0;
     vv_s3_answer_clear(&answer);
     return rc;
 }
@@ -136,7 +140,7 @@ static int put_probe(struct vv_s3 *s3) {
     vv_s3_call_header(&call, "x-amz-meta-varve-writer", "probe");
     int rc = vv_s3_call(s3, &call, &answer);
     if (rc == 0)
-        rc = answer.status == 412 || answer.status == 304 ? 1 : answer.status / 100 == 2 ? 0 : -EIO;
+        rc = answer.status == 412 || answer.status == 304 ? 1 : vv_s3_stored(s3, VV_S3_PROBE_NAME, &answer);
     vv_s3_answer_clear(&answer);
     return rc;
 }
@@ -230,16 +234,18 @@ static int look(struct vv_s3 *s3, struct varve_error *error) {
     vv_s3_call_query(&call, "max-keys", "1");
     vv_s3_call_query(&call, "prefix", s3->place.prefix);
     int rc = vv_s3_call(s3, &call, &answer);
-    if (rc == 0 && answer.status == 404)
+    if (rc == 0 && answer.status == 404 && strcmp(answer.code, "NoSuchBucket") == 0)
         rc = vv_s3_refuse(error, VARVE_NO_STORE, "there is no bucket %s at %s: make it first", s3->place.bucket,
                           s3->place.host);
     else if (rc == 0 && answer.status != 200)
         rc = -EIO;
-    if (rc < 0 && rc != VARVE_NO_STORE)
-        vv_s3_refuse(error, rc, "cannot open s3://%s/%s at %s: %s%s%s%s", s3->place.bucket, s3->place.prefix,
-                     s3->place.host, answer.status ? "the server answers " : strerror(-rc),
-                     answer.status && !*answer.code ? "an error" : answer.code,
-                     *answer.region ? "; give the region of the bucket: region=" : "", answer.region);
+    if (rc < 0 && rc != VARVE_NO_STORE) {
+        char about[VV_S3_ABOUT];
+        vv_s3_tell(&answer, about);
+        vv_s3_refuse(error, rc, "cannot open s3://%s/%s at %s: %s%s%s", s3->place.bucket, s3->place.prefix,
+                     s3->place.host, about, *answer.region ? "; give the region of the bucket: region=" : "",
+                     answer.region);
+    }
     vv_s3_text_clear(&sink.text);
     vv_s3_answer_clear(&answer);
     return rc;

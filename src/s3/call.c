@@ -257,16 +257,22 @@ static int result_of(const struct vv_s3_answer *answer) {
     }
 }
 
+void vv_s3_tell(const struct vv_s3_answer *answer, char out[VV_S3_ABOUT]) {
+    if (answer->status == 0)
+        snprintf(out, VV_S3_ABOUT, "%s%s%.200s%s", strerror(-answer->error), *answer->why ? " (" : "", answer->why,
+                 *answer->why ? ")" : "");
+    else
+        snprintf(out, VV_S3_ABOUT, "the server answers HTTP status %d%s%s", answer->status, *answer->code ? " " : "",
+                 answer->code);
+}
+
 static void tell_failure(struct vv_s3 *s3, const struct vv_s3_call *call, const struct vv_s3_answer *answer,
                          unsigned tries) {
-    char about[256];
-    if (answer->status == 0)
-        snprintf(about, sizeof about, "%s", strerror(-answer->error));
-    else
-        snprintf(about, sizeof about, "HTTP status %d %s%s%s", answer->status, answer->code,
-                 *answer->region ? "; the bucket is in region " : "", answer->region);
-    vv_s3_log(s3, "s3: %s s3://%s/%s%.200s at %s failed after %u tries: %s", call->method, s3->place.bucket,
-              s3->place.prefix, call->key ? call->key : "", s3->place.host, tries, about);
+    char about[VV_S3_ABOUT];
+    vv_s3_tell(answer, about);
+    vv_s3_log(s3, "s3: %s s3://%s/%s%.200s at %s failed after %u tries: %s%s%s", call->method, s3->place.bucket,
+              s3->place.prefix, call->key ? call->key : "", s3->place.host, tries, about,
+              *answer->region ? "; the bucket is in region " : "", answer->region);
 }
 
 int vv_s3_call(struct vv_s3 *s3, const struct vv_s3_call *call, struct vv_s3_answer *answer) {
@@ -296,6 +302,16 @@ int vv_s3_call(struct vv_s3 *s3, const struct vv_s3_call *call, struct vv_s3_ans
         }
         nanosleep(&(struct timespec){pause / 1000, (long)(pause % 1000) * 1000000}, NULL);
     }
+}
+
+int vv_s3_stored(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *answer) {
+    if (answer->status == 404)
+        return vv_s3_absence(s3, key, answer) == -ESTALE ? -ESTALE : -EIO;
+    if (answer->status / 100 == 2 && answer->status != 202 && *answer->etag)
+        return 0;
+    vv_s3_log(s3, "s3: s3://%s/%s%.200s: HTTP status %d without an ETag does not say that the object is stored",
+              s3->place.bucket, s3->place.prefix, key, answer->status);
+    return -EIO;
 }
 
 int vv_s3_absence(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *answer) {

@@ -14,6 +14,7 @@
 #define VV_S3_HASH_TEXT 65 /* hexadecimal digits of a SHA-256, and the end */
 #define VV_S3_TIME_TEXT 17 /* 20130524T000000Z */
 #define VV_S3_PAIRS 8
+#define VV_S3_ABOUT 320    /* a sentence about a failure */
 #define VV_S3_KEY_MAX 1024 /* bytes of an object's name in the bucket: the bound of S3 */
 
 /* ---- text.c: a string that grows; after a failed allocation it stays as it is, and says so ---- */
@@ -84,7 +85,7 @@ struct vv_s3_place {
     int is_virtual;
     int is_alone;         /* writers=one: nobody else writes */
     unsigned timeout_ms;  /* of one request, beside the time of its bytes */
-    unsigned patience_ms; /* of a verb with all its repetitions */
+    unsigned patience_ms; /* of one request with all its repetitions */
 };
 
 int vv_s3_place_read(const char *place, const char *options, struct vv_s3_place *out, struct varve_error *error);
@@ -99,6 +100,7 @@ struct vv_s3_sink { /* where the body of a good answer goes */
 struct vv_s3_answer {
     int status; /* of HTTP, or 0: error says why there is none */
     int error;
+    char why[256];  /* what libcurl says about error, or "" */
     int64_t length; /* Content-Length, or -1 */
     uint64_t first; /* of Content-Range */
     uint64_t last;
@@ -165,10 +167,15 @@ void vv_s3_call_query(struct vv_s3_call *call, const char *name, const char *val
 void vv_s3_call_header(struct vv_s3_call *call, const char *name, const char *value);
 /* Sends it, and again while that may help and patience lasts. 0: answer has a status of 2xx, or of 4xx that means
  * something to callers (304, 404, 412, 416). Otherwise an error, told in the log. */
+/* Why the last try failed, in words. */
+void vv_s3_tell(const struct vv_s3_answer *answer, char out[VV_S3_ABOUT]);
 int vv_s3_call(struct vv_s3 *s3, const struct vv_s3_call *call, struct vv_s3_answer *answer);
 void vv_s3_answer_clear(struct vv_s3_answer *answer);
 /* 404 as an error: -ENOENT only if the server says that the object is missing, and not the bucket. */
 int vv_s3_absence(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *answer);
+/* Is it the answer to a put that was done? 0, -ESTALE: there is no bucket, or -EIO. 202, or the page of a proxy, is
+ * not. */
+int vv_s3_stored(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *answer);
 void vv_s3_log(struct vv_s3 *s3, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void vv_s3_random_text(char *out, size_t size); /* hexadecimal digits */
 

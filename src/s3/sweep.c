@@ -56,8 +56,8 @@ static int end_upload(struct sweeping *sweeping) {
     const char *prefix = sweeping->s3->place.prefix;
     size_t size = strlen(prefix);
     int rc = 0;
-    if (sweeping->key && sweeping->id && is_old(sweeping) && strncmp(sweeping->key, prefix, size) == 0 &&
-        strncmp(sweeping->key + size, "n/", 2) == 0) {
+    if (sweeping->key && sweeping->id && *sweeping->id && is_old(sweeping) &&
+        strncmp(sweeping->key, prefix, size) == 0 && strncmp(sweeping->key + size, "n/", 2) == 0) {
         struct leftover *old = realloc(sweeping->old, (sweeping->count + 1) * sizeof *old);
         if (!old)
             return -ENOMEM;

@@ -285,6 +285,14 @@ static int error_of(CURLcode code, const struct exchange *exchange) {
     }
 }
 
+/* A person reads it, and some of it comes from the other side. */
+static void take_reason(struct vv_s3_answer *answer, CURLcode code, const char *words) {
+    snprintf(answer->why, sizeof answer->why, "%s", *words ? words : curl_easy_strerror(code));
+    for (char *c = answer->why; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
 /* Writing to a connection that the server has closed may raise SIGPIPE in this thread, which would end the program: not
  * every libcurl lets its TLS library write with MSG_NOSIGNAL. The signal is held back and taken away, unless one was
  * pending before. */
@@ -308,6 +316,7 @@ void vv_s3_line_send(struct vv_s3_line *line, const struct vv_s3_send *send, str
     struct curl_slist *headers = make_headers(send);
     CURL *curl = headers ? take_handle(line) : NULL;
     struct exchange exchange = {.curl = curl, .send = send, .answer = answer};
+    char words[CURL_ERROR_SIZE] = "";
     long status = 0;
     if (!curl) {
         curl_slist_free_all(headers);
@@ -315,8 +324,12 @@ void vv_s3_line_send(struct vv_s3_line *line, const struct vv_s3_send *send, str
         return;
     }
     set_options(curl, line, &exchange, headers);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     CURLcode code = perform(curl);
     answer->error = error_of(code, &exchange);
+    if (answer->error)
+        take_reason(answer, code, words);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL); /* the handle lives longer */
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     answer->status = answer->error == 0 ? (int)status : 0;
     give_back(line, curl, answer->error == 0 && status < 500);

@@ -106,10 +106,8 @@ static int put_new(struct vv_s3 *s3, const char *key, const void *data, size_t s
     rc = vv_s3_call(s3, &call, &answer);
     if (rc == 0 && (answer.status == 412 || answer.status == 304))
         rc = vv_s3_is_mine(s3, key, writer);
-    else if (rc == 0 && answer.status == 404)
-        rc = vv_s3_absence(s3, key, &answer) == -ESTALE ? -ESTALE : -EIO;
-    else if (rc == 0 && answer.status / 100 != 2)
-        rc = -EIO;
+    else if (rc == 0)
+        rc = vv_s3_stored(s3, key, &answer);
     vv_s3_answer_clear(&answer);
     return rc;
 }
@@ -160,15 +158,17 @@ static int begin_parts(struct s3_upload *upload) {
     vv_s3_call_header(&call, "x-amz-meta-varve-writer", upload->writer);
     int rc = post(upload, &call, &wanted, &answer);
     if (rc == 0 && answer.status / 100 != 2)
-        rc = answer.status == 404 ? -ESTALE : -EIO;
-    if (rc == 0 && !*wanted.value)
+        rc = answer.status == 404 && vv_s3_absence(s3_of(upload), upload->key, &answer) == -ESTALE ? -ESTALE : -EIO;
+    if (rc == -EAGAIN || (rc == 0 && !*wanted.value))
         rc = -EIO;
-    upload->etags = calloc(PARTS_MOST, sizeof *upload->etags);
-    if (rc == 0 && !upload->etags)
-        rc = -ENOMEM;
-    upload->id = wanted.value;
     vv_s3_answer_clear(&answer);
-    return rc;
+    if (rc < 0) { /* an empty id in a DELETE would name the object itself */
+        free(wanted.value);
+        return rc;
+    }
+    upload->id = wanted.value;
+    upload->etags = calloc(PARTS_MOST, sizeof *upload->etags);
+    return upload->etags ? 0 : -ENOMEM;
 }
 
 static int send_part(struct s3_upload *upload) {

@@ -35,6 +35,9 @@ post or any. The first COUNT such requests for this very key fail:
     half     a document ends in the middle, with the right length
     again    a listing says that there is more, by the same token
     plain    404 without a document, as from a proxy
+    page     200 with a page and without an ETag, as from a proxy
+    accepted 202 with an ETag, and nothing is done
+    noid     an upload in parts, or a list of them, with an empty id
     old      an upload in parts that was begun eight days ago
     expired  400 ExpiredToken
     error    200 with a document that is an error"""
@@ -203,6 +206,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "plain":
             self.answer(404, b"<html>nothing here</html>")
             return
+        if fault == "page":
+            self.answer(200, b"<html>log in first</html>")
+            return
+        if fault == "accepted":
+            self.answer(202, headers=[("ETag", '"later"')])
+            return
         if fault == "hang":
             time.sleep(5)
         if fault == "reset":
@@ -240,7 +249,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "uploads" in query:
             with self.store.lock:
                 self.store.number += 1
-                name = f"upload+{self.store.number}/x="
+                name = f"upload+{self.store.number}/x=" if fault != "noid" else ""
                 self.store.uploads[name] = key, self.metadata(), {}, time.time() - 8 * 86400 * (fault == "old")
             self.document("InitiateMultipartUploadResult", f"<UploadId>{escape(name)}</UploadId>", fault)
             return
@@ -288,9 +297,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def delete(self, key, query, body, fault):
         with self.store.lock:
-            if "uploadId" in query:
+            if query.get("uploadId"):
                 self.store.uploads.pop(query["uploadId"], None)
-            else:
+            else:  # also with an empty id
                 self.store.objects.pop(key, None)
         self.answer(204)
 
@@ -301,7 +310,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                            if key.startswith(query.get("prefix", "")) and (key, name) > after)
         page = found[:self.options.page]
         text = "".join(f"<Upload><Initiated>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(begun))}</Initiated>"
-                       f"<Key>{escape(key)}</Key><UploadId>{escape(name)}</UploadId></Upload>" for key, name, begun in page)
+                       f"<Key>{escape(key)}</Key><UploadId>{escape(name) if fault != 'noid' else ''}</UploadId></Upload>" for key, name, begun in page)
         if len(found) > len(page):
             text += f"<NextKeyMarker>{escape(page[-1][0])}</NextKeyMarker><NextUploadIdMarker>{escape(page[-1][1])}</NextUploadIdMarker>"
         is_more = str(len(found) > len(page)).lower()
@@ -378,6 +387,8 @@ def main():
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VARVE_STORE"))}
     environment.update(AWS_ENDPOINT_URL=f"http{'s' * options.tls}://127.0.0.1:{server.server_port}", AWS_ACCESS_KEY_ID=KEY,
                        AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=REGION, S3_STORE="s3://bkt", no_proxy="*")
+    if options.log:
+        environment["S3_LOG"] = options.log
     if options.tls:
         environment["AWS_CA_BUNDLE"] = f"{folder.name}/certificate"
     if options.token:

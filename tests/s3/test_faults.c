@@ -175,6 +175,27 @@ static void test_absence_is_certain(void **state) {
     assert_int_equal(vv_backend_get(backend, "a~get-plain-9", 0, &byte, 1), -EIO);
     assert_int_equal(vv_backend_stat(backend, "a~any-plain-9", &size), -EIO);
     assert_int_equal(vv_backend_remove(backend, "b~any-plain-9"), -EIO);
+    assert_int_equal(vv_backend_put(backend, "c~delete-plain-1", "x", 1), 0);
+    assert_int_equal(vv_backend_remove(backend, "c~delete-plain-1"), -EIO);
+    assert_text(backend, "c~delete-plain-1", "x");
+    assert_int_equal(vv_backend_remove(backend, "c~delete-plain-1"), 0);
+    vv_backend_close(backend);
+    struct varve_error error = {0};
+    assert_int_equal(vv_backend_open("s3://bkt/look~list-plain-9", NULL, &backend, &error), -EIO);
+    assert_non_null(strstr(error.text, "404"));
+}
+
+/* 200 from something that is not S3, or 202, must not look like an object that is stored. */
+static void test_stored_is_certain(void **state) {
+    (void)state;
+    static const char *const keys[] = {"a~put-page-9", "a~put-accepted-9"};
+    struct varve_backend *backend = open_quick();
+    uint64_t size;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        assert_int_equal(vv_backend_put(backend, keys[i], "x", 1), -EIO);
+        assert_int_equal(vv_backend_replace(backend, keys[i], "x", 1), -EIO);
+        assert_int_equal(vv_backend_stat(backend, keys[i], &size), -ENOENT);
+    }
     vv_backend_close(backend);
 }
 
@@ -258,6 +279,24 @@ static void test_leftovers_are_swept(void **state) {
     vv_backend_close(backend);
 }
 
+/* DELETE with an empty id would remove the object. */
+static void test_uploads_without_id(void **state) {
+    (void)state;
+    struct varve_backend *backend = NULL;
+    struct vv_backend_options how = {.may_create = 1, .log = &quiet};
+    char address[128];
+    snprintf(address, sizeof address, "%s/noid-%d~list-noid-99", getenv("S3_STORE"), (int)getpid());
+    leave_parts(address, "n/a~post-old-1");
+    assert_int_equal(vv_backend_open(address, &how, &backend, NULL), 0);
+    assert_int_equal(vv_backend_put(backend, "n/a~post-old-1", "x", 1), 0);
+    assert_int_equal(vv_backend_sweep(backend), 0);
+    assert_text(backend, "n/a~post-old-1", "x");
+    assert_int_equal(vv_backend_put(backend, "n/b~post-noid-9", "y", 1), 0);
+    put_parts(backend, "n/b~post-noid-9", -EIO);
+    assert_text(backend, "n/b~post-noid-9", "y");
+    vv_backend_close(backend);
+}
+
 static void test_keys_that_expire(void **state) {
     (void)state;
     struct varve_backend *backend = open_quick();
@@ -321,6 +360,10 @@ static void test_opening_fails_with_words(void **state) {
     assert_int_equal(vv_backend_open("s3://bkt/a?bad=1", NULL, &backend, &error), VARVE_SETTING);
     assert_int_equal(vv_backend_open("s3://bkt/a?endpoint=http://127.0.0.1:1&patience=1s", NULL, &backend, &error),
                      -ENOTCONN);
+    assert_non_null(strstr(error.text, "port 1")); /* what libcurl says */
+    assert_int_equal(vv_backend_open("s3://bkt/a?endpoint=http://nohost.invalid&patience=1s", NULL, &backend, &error),
+                     -ENOTCONN);
+    assert_non_null(strstr(error.text, "resolve"));
     setenv("AWS_SECRET_ACCESS_KEY", "anotherSECRET", 1);
     assert_int_equal(vv_backend_open("s3://bkt/a", NULL, &backend, &error), -EACCES);
     assert_no_secrets(error.text);
@@ -386,6 +429,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_absence_is_certain),      cmocka_unit_test(test_parts),
         cmocka_unit_test(test_leftovers_are_swept),     cmocka_unit_test(test_keys_that_expire),
         cmocka_unit_test(test_condition_is_kept),       cmocka_unit_test(test_opening_fails_with_words),
+        cmocka_unit_test(test_stored_is_certain),       cmocka_unit_test(test_uploads_without_id),
         cmocka_unit_test(test_virtual_hosts),           cmocka_unit_test(test_reading_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
