@@ -18,12 +18,15 @@ static const char *const passed[] = {"libstdc++.so", "libc++.so", "libc++abi.so"
 
 /* Libraries that allocate for themselves: the state of one process, which must not come back in another. */
 static const char *const runtimes[] = {
-    "libc.so",        "ld-linux",    "libm.so",      "libpthread.so", "libgfortran.so", "libgomp.so",    "libomp.so",
-    "libquadmath.so", "libgcc_s.so", "libvarve",     "libzstd.so",    "liblz4.so",      "libxxhash.so",  "libz.so",
-    "libfpzip.so",    "libzfp.so",   "libcrypto.so", "libssl.so",     "libmpi",         "libmpich",      "libopen-",
-    "libpmix",        "libprrte",    "mca_",         "libmca_",       "libucp.so",      "libucs.so",     "libuct.so",
-    "libucm.so",      "libuct_",     "libucx_",      "libfabric.so",  "libpsm",         "libibverbs.so", "librdmacm.so",
-    "libhwloc.so",    "libevent",    "libOpenCL.so", "libpocl",       "libLLVM",        "linux-vdso.so"};
+    "libc.so",       "ld-linux",       "libm.so",      "libpthread.so", "libgfortran.so", "libgomp.so",
+    "libomp.so",     "libquadmath.so", "libgcc_s.so",  "libvarve",      "libzstd.so",     "liblz4.so",
+    "libxxhash.so",  "libz.so",        "libfpzip.so",  "libzfp.so",     "libcrypto.so",   "libssl.so",
+    "libmpi",        "libmpich",       "libopen-",     "libpmix",       "libprrte",       "mca_",
+    "libmca_",       "libucp.so",      "libucs.so",    "libuct.so",     "libucm.so",      "libuct_",
+    "libucx_",       "libfabric.so",   "libpsm",       "libibverbs.so", "librdmacm.so",   "libhwloc.so",
+    "libevent",      "libOpenCL.so",   "libpocl",      "libLLVM",       "linux-vdso.so",  "libcurl",
+    "libnghttp2.so", "libgnutls.so",   "libnettle.so", "libhogweed.so", "libgssapi",      "libssh2.so",
+    "libpsl.so",     "libidn2.so",     "librtmp.so",   "libbrotli"};
 
 static const char *includes, *excludes;
 
@@ -126,6 +129,7 @@ struct walk {
     struct site *site;
     unsigned frames;
     int has_owner;
+    int is_settled; /* an owner that is not known stays so */
 };
 
 static enum site_owner owner_of(const struct dl_find_object *object, const char *name) {
@@ -142,9 +146,22 @@ static void set_owner(struct walk *walk, enum site_owner owner, const char *name
     snprintf(walk->site->text, sizeof walk->site->text, "%.64s+0x%llx", name, (unsigned long long)offset);
 }
 
+/* What libvarve_s3 calls allocates for it. What libvarve or the program calls first may be a callback with data. */
+static void find_caller(struct walk *walk, const struct dl_find_object *object, const char *name, uintptr_t offset) {
+    if (walk->site->owner != OWNER_UNKNOWN || walk->is_settled)
+        return;
+    if (strncmp(name, "libvarve_s3", strlen("libvarve_s3")) == 0)
+        set_owner(walk, OWNER_RUNTIME, name, offset);
+    else
+        walk->is_settled =
+            strncmp(name, "libvarve", strlen("libvarve")) == 0 || owner_of(object, name) == OWNER_PROGRAM;
+}
+
 /* Is the owner found here? Frames of ourselves, and of libraries that only pass the call on, are not. */
 static int find_owner(struct walk *walk, const struct dl_find_object *object, uintptr_t offset) {
     const char *name = name_of(object->dlfo_link_map);
+    if (walk->has_owner)
+        find_caller(walk, object, name, offset);
     if (walk->has_owner || is_listed(name, passed, sizeof passed / sizeof *passed))
         return 0;
     set_owner(walk, owner_of(object, name), name, offset);

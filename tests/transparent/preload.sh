@@ -171,6 +171,12 @@ library() {
     has 'bytes are stored but the program has not allocated them'
     run 0 "$VARVE" run --exclude libpreload-library.so -- "$BIN/preload-odd" library other "$BIN/libpreload-library.so"
     "$VARVE" show other odd | grep -q 'libpreload-library.so+0x' && fail "it is stored"
+    # libvarve may call back; what libvarve_s3 calls allocates for it.
+    export CALLED="$BIN/libpreload-library.so"
+    odd 4 library refused "$BIN/libvarve_calls.so"
+    has 'libpreload-library.so+0x.* it is not said whether this library holds data of the program'
+    odd 0 library called "$BIN/libvarve_s3_calls.so"
+    "$VARVE" show called odd | grep -q 'lib.*+0x' && fail "it is stored"
     return 0
 }
 
