@@ -19,9 +19,11 @@ static int s3_replace(struct varve_backend *backend, const char *key, const void
     char writer[33];
     if (s3->is_reading)
         return -EROFS;
-    vv_s3_random_text(writer, sizeof writer);
+    int rc = vv_s3_random_text(writer, sizeof writer);
+    if (rc < 0)
+        return rc;
     vv_s3_call_header(&call, "x-amz-meta-varve-writer", writer);
-    int rc = vv_s3_call(s3, &call, &answer);
+    rc = vv_s3_call(s3, &call, &answer);
     if (rc == 0)
         rc = vv_s3_stored(s3, key, &answer);
     vv_s3_answer_clear(&answer);

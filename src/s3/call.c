@@ -29,14 +29,16 @@ void vv_s3_log(struct vv_s3 *s3, const char *format, ...) {
         s3->log(s3->log_arg, 1, line);
 }
 
-void vv_s3_random_text(char *out, size_t size) {
+int vv_s3_random_text(char *out, size_t size) {
     unsigned char byte;
     for (size_t i = 0; i + 1 < size; i++) {
         while (getrandom(&byte, 1, 0) != 1)
-            ;
+            if (errno != EINTR)
+                return -errno;
         out[i] = "0123456789abcdef"[byte & 15];
     }
     out[size - 1] = '\0';
+    return 0;
 }
 
 void vv_s3_call_query(struct vv_s3_call *call, const char *name, const char *value) {

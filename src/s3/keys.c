@@ -33,8 +33,8 @@ static int take_key_text(char *out, size_t room, const char *value) {
 
 static int take_token(struct vv_s3_keys *keys, const char *value) {
     free(keys->token);
-    keys->token = is_clean(value) ? strdup(value) : NULL;
-    return keys->token ? 0 : -EINVAL;
+    keys->token = *value && is_clean(value) ? strdup(value) : NULL;
+    return keys->token || !*value ? 0 : -EINVAL; /* an empty one is none */
 }
 
 static int from_environment(struct vv_s3_keys *keys, struct varve_error *error) {

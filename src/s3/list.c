@@ -89,7 +89,8 @@ static int read_page(struct listing *listing, const char *start_after, size_t li
     char most[24];
     struct vv_s3_call call = {.method = "GET", .sink = &sink, .expected = 1u << 20};
     char *token = listing->token ? strdup(listing->token) : NULL; /* taken apart while it is in use */
-    snprintf(most, sizeof most, "%zu", limit && limit < 998 ? limit + 2 : 1000);
+    /* Often a first page of a few names is enough; if one of them has to wait for others, all are wanted. */
+    snprintf(most, sizeof most, "%zu", limit && limit < 998 && !token ? limit + 2 : 1000);
     vv_s3_call_query(&call, "list-type", "2");
     vv_s3_call_query(&call, "delimiter", "/");
     vv_s3_call_query(&call, "max-keys", most);

@@ -177,7 +177,7 @@ int vv_s3_absence(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *
  * not. */
 int vv_s3_stored(struct vv_s3 *s3, const char *key, const struct vv_s3_answer *answer);
 void vv_s3_log(struct vv_s3 *s3, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void vv_s3_random_text(char *out, size_t size); /* hexadecimal digits */
+int vv_s3_random_text(char *out, size_t size); /* hexadecimal digits; 0 or an error */
 
 /* ---- the verbs ---- */
 #define VV_S3_PROBE_NAME ".probe,"

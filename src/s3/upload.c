@@ -56,10 +56,11 @@ int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_h
     upload->part_size = PART_LEAST;
     while (size_hint / upload->part_size >= PARTS_MOST / 2 && upload->part_size < PART_MOST)
         upload->part_size *= 2;
-    vv_s3_random_text(upload->writer, sizeof upload->writer);
-    if (!upload->key) {
+    rc = upload->key ? vv_s3_random_text(upload->writer, sizeof upload->writer) : -ENOMEM;
+    if (rc < 0) {
+        free(upload->key);
         free(upload);
-        return -ENOMEM;
+        return rc;
     }
     *out = &upload->base;
     return 0;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <varve/varve_version.h>
 
 #include "base/error.h"
@@ -33,8 +34,8 @@ static void *load(const char *name) {
     find_folder(path, sizeof(path) - strlen(name));
     int is_known = *path != '\0';
     strcat(path, name);
-    void *library = is_known ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    return library ? library : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    int is_beside = is_known && access(path, F_OK) == 0; /* then why it does not load must be told */
+    return dlopen(is_beside ? path : name, RTLD_NOW | RTLD_LOCAL);
 }
 
 static int find_open(const struct vv_uri *uri, varve_backend_open_fn *out, struct varve_error *error) {

@@ -144,6 +144,35 @@ static void test_listings_that_are_wrong(void **state) {
     vv_backend_close(backend);
 }
 
+/* Requests for pages so far, by --log. */
+static int count_pages(void) {
+    char line[4096];
+    int count = 0;
+    FILE *file = fopen(getenv("S3_LOG"), "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        count += strstr(line, "max-keys=") != NULL;
+    fclose(file);
+    return count;
+}
+
+/* A name that has to wait for others makes all of them wanted: in whole pages, however few were asked for. */
+static void test_pages_grow(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_quick();
+    char key[64];
+    int count = 0;
+    for (int i = 0; i < 38; i++) {
+        snprintf(key, sizeof key, "p/a-%02d", i);
+        assert_int_equal(vv_backend_put(backend, key, "", 0), 0);
+    }
+    int before = count_pages();
+    assert_int_equal(vv_backend_list(backend, "p", NULL, 1, count_name, &count), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(count_pages() - before, 1 + 5); /* 3, and 5 times 7 */
+    vv_backend_close(backend);
+}
+
 /* With --page 7: many pages, an order that is not that of S3, and limits in the middle. */
 static void test_pages(void **state) {
     (void)state;
@@ -423,14 +452,23 @@ int main(int argc, char **argv) {
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_is_repeated),         cmocka_unit_test(test_lost_answer_is_no_conflict),
-        cmocka_unit_test(test_patience_ends),           cmocka_unit_test(test_bodies_that_are_wrong),
-        cmocka_unit_test(test_listings_that_are_wrong), cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_absence_is_certain),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_leftovers_are_swept),     cmocka_unit_test(test_keys_that_expire),
-        cmocka_unit_test(test_condition_is_kept),       cmocka_unit_test(test_opening_fails_with_words),
-        cmocka_unit_test(test_stored_is_certain),       cmocka_unit_test(test_uploads_without_id),
-        cmocka_unit_test(test_virtual_hosts),           cmocka_unit_test(test_reading_changes_nothing),
+        cmocka_unit_test(test_put_is_repeated),
+        cmocka_unit_test(test_lost_answer_is_no_conflict),
+        cmocka_unit_test(test_patience_ends),
+        cmocka_unit_test(test_bodies_that_are_wrong),
+        cmocka_unit_test(test_listings_that_are_wrong),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_pages_grow),
+        cmocka_unit_test(test_absence_is_certain),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_leftovers_are_swept),
+        cmocka_unit_test(test_keys_that_expire),
+        cmocka_unit_test(test_condition_is_kept),
+        cmocka_unit_test(test_opening_fails_with_words),
+        cmocka_unit_test(test_stored_is_certain),
+        cmocka_unit_test(test_uploads_without_id),
+        cmocka_unit_test(test_virtual_hosts),
+        cmocka_unit_test(test_reading_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

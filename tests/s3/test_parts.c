@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "s3_private.h"
@@ -231,8 +233,9 @@ static void test_keys(void **state) {
     unsetenv("AWS_SESSION_TOKEN");
     char path[] = "s3-keys-XXXXXX";
     close(mkstemp(path));
-    write_file(path, "# all\n[default]\naws_access_key_id = one\naws_secret_access_key=s1\n\n[ two ]\n"
-                     "aws_access_key_id=two\n aws_secret_access_key = s2 \naws_session_token=t2\nregion=x\n");
+    write_file(path,
+               "# all\n[default]\naws_access_key_id = one\naws_secret_access_key=s1\naws_session_token =\n\n[ two ]\n"
+               "aws_access_key_id=two\n aws_secret_access_key = s2 \naws_session_token=t2\nregion=x\n");
     setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
     assert_int_equal(vv_s3_keys_load(&keys, &error), 0);
     assert_string_equal(keys.id, "one");
@@ -251,11 +254,37 @@ static void test_keys(void **state) {
     assert_non_null(strstr(error.text, path));
 }
 
+/* ---- the number of a writer ---- */
+
+static int refused_with; /* 0: the kernel's answer */
+
+/* Instead of the one of the C library. */
+ssize_t getrandom(void *data, size_t size, unsigned flags) {
+    if (refused_with == 0)
+        return syscall(SYS_getrandom, data, size, flags);
+    errno = refused_with;
+    refused_with = refused_with == EINTR ? 0 : refused_with;
+    return -1;
+}
+
+static void test_random_text(void **state) {
+    (void)state;
+    char text[33], other[33];
+    assert_int_equal(vv_s3_random_text(text, sizeof text), 0);
+    assert_int_equal(strlen(text), 32);
+    refused_with = EINTR; /* once */
+    assert_int_equal(vv_s3_random_text(other, sizeof other), 0);
+    assert_string_not_equal(text, other);
+    refused_with = ENOSYS;
+    assert_int_equal(vv_s3_random_text(text, sizeof text), -ENOSYS);
+    refused_with = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_get_object),   cmocka_unit_test(test_put_object),  cmocka_unit_test(test_get_lifecycle),
         cmocka_unit_test(test_list_objects), cmocka_unit_test(test_get_vanilla), cmocka_unit_test(test_documents),
-        cmocka_unit_test(test_places),       cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_places),       cmocka_unit_test(test_keys),        cmocka_unit_test(test_random_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
