@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "format/attributes.h"
 #include "memory/pagemap.h"
 #include "memory/pages.h"
@@ -160,21 +161,8 @@ int vv_heap_tell_pointers(void *arg, struct varve_memory *out) {
 
 /* ---- allocations ---- */
 
-struct taking {
-    struct vv_heap heap;
-    size_t refused;
-    struct varve_error *error;
-};
-
 static int take_block(void *arg, const char *name, void *ptr, size_t size, const char *why) {
-    struct taking *taking = arg;
-    struct vv_heap *heap = &taking->heap;
-    if (why && taking->refused++ == 0)
-        vv_error(taking->error, -ENOTSUP,
-                 "allocation " VV_HEAP "%s of %zu bytes cannot be told from others when it comes back: %s", name, size,
-                 why);
-    if (why)
-        return 0;
+    struct vv_heap *heap = arg;
     size_t length = strlen(name) + sizeof VV_HEAP;
     char *text = length > VV_REGION_NAME_MAX ? NULL : vv_malloc(length);
     if (!text || VV_GROW(heap->list, heap->count, heap->capacity) != 0) {
@@ -183,7 +171,7 @@ static int take_block(void *arg, const char *name, void *ptr, size_t size, const
     }
     memcpy(text, VV_HEAP, sizeof VV_HEAP - 1);
     memcpy(text + sizeof VV_HEAP - 1, name, length - sizeof VV_HEAP + 1);
-    heap->list[heap->count++] = (struct vv_heap_block){text, ptr, size, 0};
+    heap->list[heap->count++] = (struct vv_heap_block){text, ptr, size, why, 0};
     return 0;
 }
 
@@ -204,20 +192,101 @@ static void clear_blocks(struct vv_heap *heap) {
     heap->count = heap->capacity = 0;
 }
 
-int vv_heap_take(const struct vv_heap *heap, struct vv_heap *out, struct varve_error *error) {
-    struct taking taking = {.heap = *heap, .error = error};
-    taking.heap.list = NULL;
-    taking.heap.count = taking.heap.capacity = 0;
-    int rc = heap->each(take_block, &taking);
-    if (rc == 0 && taking.refused > 0)
-        rc = -ENOTSUP;
+/* ---- those that have a name all the same ---- */
+
+/* Memory of regions that the program has named; disjoint and ascending. */
+struct span {
+    uintptr_t begin, end;
+};
+
+static int is_named_memory(const struct vv_region *region) {
+    return region->name && !vv_is_about(region->name) && !vv_is_heap(region->name) && !region->is_callback &&
+           !region->is_ended && region->ptr && region->size > 0;
+}
+
+static int by_begin(const void *a, const void *b) {
+    uintptr_t x = ((const struct span *)a)->begin, y = ((const struct span *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+/* Sorted, and what touches or overlaps is one. */
+static size_t join_spans(struct span *list, size_t count) {
+    size_t joined = 0;
+    if (count > 1)
+        qsort(list, count, sizeof *list, by_begin);
+    for (size_t i = 0; i < count; i++)
+        if (joined == 0 || list[i].begin > list[joined - 1].end)
+            list[joined++] = list[i];
+        else if (list[i].end > list[joined - 1].end)
+            list[joined - 1].end = list[i].end;
+    return joined;
+}
+
+static int refuse_part(const struct vv_heap_block *block, const struct vv_regions *regions, struct varve_error *error) {
+    uintptr_t begin = (uintptr_t)block->ptr, end = begin + block->size;
+    const char *name = "?";
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct vv_region *region = &regions->list[i];
+        if (is_named_memory(region) && (uintptr_t)region->ptr < end && (uintptr_t)region->ptr + region->size > begin)
+            name = region->name;
+    }
+    return vv_error(error, -ENOTSUP,
+                    "allocation %s of %zu bytes lies in part in region %s: name all of it (varve_protect) or none",
+                    block->name, block->size, name);
+}
+
+/* A block that named regions cover is left out: twice in a checkpoint, nothing would say which of the two a restart
+ * writes last. */
+static int leave_named(struct vv_heap *heap, const struct vv_regions *regions, struct varve_error *error) {
+    struct span *spans = vv_malloc((regions->count + 1) * sizeof *spans);
+    size_t count = 0, kept = 0;
+    int rc = 0;
+    if (!spans)
+        return -ENOMEM;
+    for (size_t i = 0; i < regions->count; i++)
+        if (is_named_memory(&regions->list[i]))
+            spans[count++] =
+                (struct span){(uintptr_t)regions->list[i].ptr, (uintptr_t)regions->list[i].ptr + regions->list[i].size};
+    count = join_spans(spans, count);
+    for (size_t i = 0; i < heap->count; i++) {
+        struct vv_heap_block block = heap->list[i];
+        uintptr_t begin = (uintptr_t)block.ptr, end = begin + block.size;
+        size_t at;
+        VV_SEARCH(at, 0, count, spans[at].end <= begin);
+        int is_touched = at < count && spans[at].begin < end;
+        int is_covered = is_touched && spans[at].begin <= begin && spans[at].end >= end;
+        if (rc == 0 && is_touched && !is_covered)
+            rc = refuse_part(&block, regions, error);
+        if (is_covered)
+            vv_free(block.name);
+        else
+            heap->list[kept++] = block;
+    }
+    heap->count = kept;
+    vv_free(spans);
+    return rc;
+}
+
+int vv_heap_take(const struct vv_heap *heap, const struct vv_regions *regions, struct vv_heap *out,
+                 struct varve_error *error) {
+    struct vv_heap now = *heap;
+    now.list = NULL;
+    now.count = now.capacity = 0;
+    int rc = heap->each(take_block, &now);
+    if (rc == 0)
+        rc = leave_named(&now, regions, error);
+    for (size_t i = 0; i < now.count && rc == 0; i++)
+        if (now.list[i].why)
+            rc = vv_error(error, -ENOTSUP,
+                          "allocation %s of %zu bytes cannot be told from others when it comes back: %s",
+                          now.list[i].name, now.list[i].size, now.list[i].why);
     if (rc) {
-        clear_blocks(&taking.heap);
+        clear_blocks(&now);
         return vv_error_default(error, rc, "no memory to protect the program's allocations");
     }
-    if (taking.heap.count > 1)
-        qsort(taking.heap.list, taking.heap.count, sizeof *taking.heap.list, by_name);
-    *out = taking.heap;
+    if (now.count > 1)
+        qsort(now.list, now.count, sizeof *now.list, by_name);
+    *out = now;
     return 0;
 }
 

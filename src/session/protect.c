@@ -127,10 +127,10 @@ static void leave_places(struct vv_session *session, const struct vv_heap *now) 
     }
 }
 
-/* Those that are live now are protected, and no others. */
+/* Those that are live now and have no name are protected, and no others. */
 static int protect_blocks(struct vv_session *session, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap, now = {.each = heap->each};
-    int rc = heap->each ? vv_heap_take(heap, &now, error) : 0;
+    int rc = heap->each ? vv_heap_take(heap, &session->memory.regions, &now, error) : 0;
     if (rc || !heap->each)
         return rc;
     leave_places(session, &now);
@@ -172,12 +172,22 @@ void vv_tell_protected(struct vv_session *session) {
     session->about.is_told = 1;
 }
 
-int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
-    int rc = protect_blocks(session, error);
-    for (size_t i = 0; i < session->memory.regions.count && rc == 0; i++)
-        if (session->memory.regions.list[i].name && session->memory.regions.list[i].ask)
-            rc = ask_region(session, &session->memory.regions.list[i], error);
+static int ask_those(struct vv_session *session, int is_heap, struct varve_error *error) {
+    int rc = 0;
+    for (size_t i = 0; i < session->memory.regions.count && rc == 0; i++) {
+        struct vv_region *region = &session->memory.regions.list[i];
+        if (region->name && region->ask && vv_is_heap(region->name) == is_heap)
+            rc = ask_region(session, region, error);
+    }
     return rc;
+}
+
+/* Where the named ones are decides which allocations have no name. */
+int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
+    int rc = ask_those(session, 0, error);
+    if (rc == 0)
+        rc = protect_blocks(session, error);
+    return rc ? rc : ask_those(session, 1, error);
 }
 
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,

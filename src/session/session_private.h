@@ -43,10 +43,13 @@ struct vv_heap_block {
     char *name; /* of its region */
     void *ptr;
     size_t size;
+    const char *why; /* it cannot be known again, or NULL */
     int is_searched; /* for addresses */
 };
-/* Those that are live now; there is a libvarve_preload. */
-int vv_heap_take(const struct vv_heap *heap, struct vv_heap *out, struct varve_error *error);
+/* Those that are live now and lie in no region that the program has named; there is a libvarve_preload, and regions
+ * that move have told where they are. -ENOTSUP if one lies in such a region in part. */
+int vv_heap_take(const struct vv_heap *heap, const struct vv_regions *regions, struct vv_heap *out,
+                 struct varve_error *error);
 void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now);
 struct vv_heap_block *vv_heap_find(const struct vv_heap *heap, const char *name);
 int vv_heap_tell_ranges(void *arg, struct varve_memory *out);

@@ -156,7 +156,7 @@ static int promises(void) {
 static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
-    return strcmp(kind, "threads") == 0     ? threads()
+    return strstr(kind, "threads")          ? threads()
            : strcmp(kind, "tasks") == 0     ? tasks()
            : strcmp(kind, "addresses") == 0 ? addresses()
            : strcmp(kind, "library") == 0   ? library(word)
@@ -167,6 +167,46 @@ static int prepare(const char *kind, const char *word) {
 }
 
 static int named;
+
+/* ---- what has a name, and lies in a block ---- */
+
+/* Two fields that change places in each step, in a small block: nobody sees where it points. */
+struct fields {
+    unsigned char *now, *before;
+};
+static struct fields *fields;
+
+static int tell_now(void *arg, struct varve_memory *out) {
+    out->ptr = ((struct fields *)arg)->now;
+    out->bytes = SIZE;
+    return 0;
+}
+
+/* In step i the new field is filled from i on. */
+static void step_fields(unsigned steps) {
+    for (unsigned i = 1; i <= steps; i++) {
+        unsigned char *other = fields->now;
+        fields->now = fields->before;
+        fields->before = other;
+        fill(fields->now, i);
+    }
+}
+
+static int name_fields(struct varve_session *session, const char *kind) {
+    if (strcmp(kind, "moving") == 0) {
+        fields = malloc(sizeof *fields);
+        fields->now = calloc(1, SIZE);
+        fields->before = calloc(1, SIZE);
+        fill(fields->now, 0);
+        return varve_protect_moving(session, "now", tell_now, fields);
+    }
+    if (strcmp(kind, "halves") == 0)
+        return varve_protect(session, "low", plain, SIZE / 2) ||
+               varve_protect(session, "high", plain + SIZE / 2, SIZE / 2);
+    if (strcmp(kind, "named-threads") == 0)
+        return varve_protect(session, "first", more[0], SIZE) || varve_protect(session, "second", more[1], SIZE);
+    return strcmp(kind, "half") == 0 ? varve_protect(session, "low", plain, SIZE / 2) : 0;
+}
 
 /* All of it, at once or in steps, or of KIND chosen only what has a name. */
 static int restart(struct varve_session *session, const char *kind, int64_t *version) {
@@ -195,19 +235,26 @@ int main(int argc, char **argv) {
     int64_t version = -1;
     if (argc < 3)
         return 2;
+    unsigned steps = argc > 3 ? (unsigned)atoi(argv[3]) : 0; /* KIND moving */
     int rc = prepare(argv[1], argc > 3 ? argv[3] : "");
     if (rc)
         return rc;
     if (varve_open(argv[2], "odd", NULL, &session, &error) != 0)
         return fprintf(stderr, "open: %s\n", error.text), 3;
+    if (name_fields(session, argv[1]) != 0)
+        return fprintf(stderr, "protect: %s\n", varve_session_error(session)->text), 3;
     rc = restart(session, argv[1], &version);
     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
         return fprintf(stderr, "restart: %s\n", varve_session_error(session)->text), 4;
     if (rc == 0 && (!is_filled(plain, 1) || (more[0] && ((unsigned char *)more[0])[5] != 8)))
         return fail("what came back is wrong");
+    if (rc == 0 && fields && (!is_filled(fields->now, steps) || !is_filled(fields->before, steps - 1)))
+        return fail("the fields that came back are wrong");
     if (rc == 0)
         return varve_close(session) == 0 ? 0 : 1;
     fill(plain, 1);
+    if (fields)
+        step_fields(steps);
     if (strcmp(argv[1], "swapped") == 0) { /* as programs with two fields do in each step */
         void *other = plain;
         plain = more[0];

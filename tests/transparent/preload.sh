@@ -153,6 +153,23 @@ swapped() {
     has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to :heap:'
 }
 
+# What has a name is stored by it, and its block is not stored again.
+named() {
+    odd 0 halves store
+    odd 0 halves store
+    "$VARVE" show store odd >show
+    grep -q 'heap:.*preload-odd+0x' show && fail "a block that has names is stored twice"
+    odd 4 half other
+    has 'allocation :heap:.* of 200000 bytes lies in part in region low: name all of it (varve_protect) or none'
+    odd 0 named-threads threads # a name tells what the place cannot
+    odd 0 named-threads threads
+    odd 0 moving two 2 # each field is where it was
+    odd 0 moving two 2
+    odd 0 moving one 1 # the name is in the other block now
+    odd 4 moving one 1
+    has 'allocation :heap:.* bytes are stored but the program has not allocated them'
+}
+
 chosen() {
     odd 0 chosen store
     odd 0 chosen store
