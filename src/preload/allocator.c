@@ -55,7 +55,9 @@ static void *add_block(size_t size, size_t mapped, size_t alignment, const struc
         return NULL;
     struct block block = {NULL, size, mapped, (uint32_t)number, (uint32_t)place, blocks_known((uint32_t)number)->count};
     block.ptr = pages_take(mapped, alignment, block.site, is_used);
-    if (block.ptr && blocks_add(&block) != 0) {
+    if (!block.ptr) /* it does not count: there may be memory for it in the next run */
+        return NULL;
+    if (blocks_add(&block) != 0) {
         munmap(block.ptr, mapped);
         return NULL;
     }

@@ -73,7 +73,17 @@ void pages_give(void *ptr, size_t bytes, uint32_t site) {
     kept_bytes += bytes;
 }
 
+/* A tracker that watches part of it has split the mapping in the kernel, which then moves none of it. */
+static void *copy_pages(void *ptr, size_t bytes, size_t wanted) {
+    void *copy = map(wanted);
+    if (!copy)
+        return NULL;
+    memcpy(copy, ptr, bytes < wanted ? bytes : wanted);
+    munmap(ptr, bytes);
+    return copy;
+}
+
 void *pages_resize(void *ptr, size_t bytes, size_t wanted) {
     void *moved = bytes == wanted ? ptr : mremap(ptr, bytes, wanted, MREMAP_MAYMOVE);
-    return moved == MAP_FAILED ? NULL : moved;
+    return moved == MAP_FAILED ? copy_pages(ptr, bytes, wanted) : moved;
 }

@@ -17,6 +17,7 @@
 #include <varve/varve.h>
 
 #define SIZE 200000u
+#define MUCH ((size_t)(1 << 20) + 8)
 
 static unsigned char *plain; /* 1, 2, 3 ... at version 1 */
 static void *more[4];
@@ -153,6 +154,14 @@ static int promises(void) {
     return errno == 42 ? 0 : fail("free changes errno");
 }
 
+/* In the first run there is no memory for one more at the same place. */
+static int scarce(const char *word) {
+    volatile size_t sizes[] = {(size_t)1 << 47, SIZE};
+    for (volatile int i = strcmp(word, "first") == 0 ? 0 : 1; i < 2; i++) /* the compiler makes no two places of it */
+        more[0] = malloc(sizes[i]);
+    return more[0] ? 0 : fail("no memory");
+}
+
 static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
@@ -161,8 +170,10 @@ static int prepare(const char *kind, const char *word) {
            : strcmp(kind, "addresses") == 0 ? addresses()
            : strcmp(kind, "library") == 0   ? library(word)
            : strcmp(kind, "swapped") == 0   ? (more[0] = calloc(1, SIZE), 0)
+           : strcmp(kind, "grown") == 0     ? (more[0] = calloc(1, MUCH), 0)
            : strcmp(kind, "child") == 0     ? child()
            : strcmp(kind, "promises") == 0  ? promises()
+           : strcmp(kind, "scarce") == 0    ? scarce(word)
                                             : 0;
 }
 
@@ -228,6 +239,20 @@ static int restart(struct varve_session *session, const char *kind, int64_t *ver
     return rc;
 }
 
+/* It was watched, but for the page at its end. */
+static int grow_after(struct varve_session *session, size_t size) {
+    for (int round = 0; round < 3; round++) {
+        unsigned char *grown = realloc(more[0], size += 1000008);
+        if (!grown || grown[5] != 8 || grown[1000007] != 8)
+            return fail("a block does not grow after a checkpoint");
+        more[0] = grown;
+        memset(grown, 8, size);
+        if (varve_checkpoint(session, 2 + round) != 0)
+            return fail("no checkpoint of a block that has grown");
+    }
+    return 0;
+}
+
 /* Version 1 is made if there is none, and compared if there is one. */
 int main(int argc, char **argv) {
     struct varve_session *session;
@@ -261,8 +286,10 @@ int main(int argc, char **argv) {
         more[0] = other;
     }
     if (more[0] && strcmp(argv[1], "addresses") != 0)
-        memset(more[0], 8, SIZE);
+        memset(more[0], 8, strcmp(argv[1], "grown") == 0 ? MUCH : SIZE);
     if (varve_checkpoint(session, 1) != 0)
         return fprintf(stderr, "checkpoint: %s\n", varve_session_error(session)->text), 5;
+    if (strcmp(argv[1], "grown") == 0 && grow_after(session, MUCH) != 0)
+        return 1;
     return varve_close(session) == 0 ? 0 : 1;
 }

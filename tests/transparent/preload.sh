@@ -207,6 +207,23 @@ promises() {
     odd 0 promises store
 }
 
+# After a checkpoint, with each tracker that works here.
+grown() {
+    for tracker in auto none trap-uffd trap-mprotect; do
+        VARVE_TRACKER=$tracker "$VARVE" run -- "$BIN/preload-odd" grown $tracker >out 2>err
+        code=$?
+        grep -q 'does not work here' err && continue
+        [ $code -eq 0 ] || fail "tracker=$tracker: it ends with $code"
+        VARVE_TRACKER=$tracker odd 4 grown $tracker
+        has 'allocation :heap:.* of version 4: 4048608 bytes are stored but 1048584 are allocated'
+    done
+}
+
+scarce() {
+    odd 0 scarce store first
+    odd 0 scarce store second
+}
+
 refused() {
     run 1 "$VARVE" run -- "$BIN/preload-really-static"
     has 'preload-really-static is linked statically'
