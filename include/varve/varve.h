@@ -359,7 +359,7 @@ VARVE_API int varve_restart_regions(struct varve_session *session, int64_t versi
  * ranks agree that its regions fit what is protected. Then it returns, while a thread of the library fills the regions.
  * Regions with callbacks, and those of devices, are filled inside the call. So is everything with threads=0, and where
  * ranks read for each other: with node-local stores, on several nodes when much of the data is shared, and when the
- * checkpoint is of other ranks or blocks.
+ * checkpoint is of other ranks or blocks. -ENOTSUP with allocations that have no name (setting heap).
  *
  * varve_restart_wait: not collective. Wait until a region of this rank is filled. 0 means: its bytes are those of the
  * checkpoint, and were checked here; the program may use and change them. Otherwise it is why this rank cannot read the

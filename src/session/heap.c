@@ -125,26 +125,22 @@ static int is_checked(const struct vv_session *session) {
     return session->job.settings.heap == VV_CHOOSE_HEAP_DATA;
 }
 
-int vv_heap_came_back(struct vv_session *session, struct varve_error *error) {
-    struct vv_heap *heap = &session->about.heap;
-    int rc = 0;
-    if (!heap->each || !is_checked(session))
-        return 0;
-    struct vv_pointers *now = vv_malloc(vv_pointers_size());
-    if (!now)
-        rc = vv_error(error, -ENOMEM, "no memory to compare pointers");
-    if (rc == 0) {
-        vv_pointers_take(heap, now);
-        rc = vv_pointers_compare(heap, heap->pointers, now, error);
-    }
-    vv_free(now);
+static int check_blocks(struct vv_heap *heap, struct varve_error *error) {
+    int rc = vv_pointers_compare(heap, heap->pointers, error);
     if (rc == 0 && !are_ranges(heap->ranges))
         rc = vv_error(error, VARVE_CORRUPT, "region " VV_HEAP_ADDRESSES " does not hold ranges of addresses");
     for (size_t i = 0; i < heap->count && rc == 0; i++) {
         rc = search(heap->ranges, &heap->list[i], error);
         heap->list[i].is_searched = 1;
     }
-    return vv_comm_agree(session->job.comm, rc, error);
+    return rc;
+}
+
+int vv_heap_came_back(struct vv_session *session, int is_all, struct varve_error *error) {
+    struct vv_heap *heap = &session->about.heap;
+    if (!heap->each || !is_checked(session))
+        return 0;
+    return vv_comm_agree(session->job.comm, is_all ? check_blocks(heap, error) : 0, error);
 }
 
 int vv_heap_tell_ranges(void *arg, struct varve_memory *out) {

@@ -84,23 +84,34 @@ static const char *name_of_block(const struct vv_heap *heap, uint64_t block) {
     return "?";
 }
 
-int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *stored, const struct vv_pointers *now,
-                        struct varve_error *error) {
+static int is_inside(const struct segments *segments, uint64_t at) {
+    int is_in = 0;
+    for (size_t i = 0; i < segments->count; i++)
+        is_in |= at >= segments->list[i].begin && segments->list[i].end >= 8 && at <= segments->list[i].end - 8;
+    return is_in && at % 8 == 0;
+}
+
+/* What is 0 was not set yet. */
+int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *stored, struct varve_error *error) {
+    struct segments segments = {0};
     if (stored->count > POINTERS_MOST)
         return vv_error(error, VARVE_CORRUPT, "region " VV_HEAP_POINTERS " does not hold pointers");
-    for (size_t i = 0, j = 0; i < stored->count; i++) {
-        while (j < now->count && now->list[j].offset < stored->list[i].offset)
-            j++;
-        if (j == now->count)
-            break;
-        if (now->list[j].offset != stored->list[i].offset || now->list[j].block == stored->list[i].block)
+    dl_iterate_phdr(take_segments, &segments);
+    for (size_t i = 0; i < stored->count; i++) {
+        uint64_t offset = stored->list[i].offset, at = segments.base + offset;
+        if (!is_inside(&segments, at))
+            return vv_error(error, VARVE_MISMATCH,
+                            "region " VV_HEAP_POINTERS ": the program has no variable at offset 0x%" PRIx64, offset);
+        uint64_t word = *(const volatile uint64_t *)(uintptr_t)at;
+        const struct vv_heap_block *block = word ? block_at(heap, word) : NULL;
+        if (word == 0 || (block && vv_sum64(block->name, strlen(block->name)) == stored->list[i].block))
             continue;
         return vv_error(error, -ENOTSUP,
                         "a variable of the program (offset 0x%" PRIx64
                         ") pointed to allocation %s at the checkpoint, and points to %s now: pointers do not come back."
                         " Copy where the program swaps pointers, or name the memory (varve_protect)",
-                        stored->list[i].offset, name_of_block(heap, stored->list[i].block),
-                        name_of_block(heap, now->list[j].block));
+                        offset, name_of_block(heap, stored->list[i].block),
+                        block ? block->name : "no begin of an allocation");
     }
     return 0;
 }

@@ -97,8 +97,8 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     end_counting(session, &before, begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 1);
-    if (rc == 0 && !options->regions) /* else only what was chosen has come back */
-        rc = noted(session, vv_heap_came_back(session, error));
+    if (rc == 0) /* with a list only what was chosen has come back */
+        rc = noted(session, vv_heap_came_back(session, !options->regions, error));
     return rc;
 }
 
@@ -108,6 +108,10 @@ int vv_session_restart_begin(struct vv_session *session, const struct vv_restart
     struct vv_restart_context context = context_of(session);
     struct vv_begun *begun = vv_begun_create(&context, options);
     int rc = begun ? 0 : vv_error(error, -ENOMEM, "no memory to begin a restart");
+    if (session->about.heap.each) /* the program may free or move them at any time */
+        rc = vv_error(error, -ENOTSUP,
+                      "varve_restart_begin: allocations without a name (setting heap) are filled inside a call: use "
+                      "varve_restart");
     rc = enter(session, options, VV_CALL_RESTART_BEGIN, rc, error);
     session->under_way = (struct vv_under_way){.before = counters(session), .begun_ns = vv_clock_ns()};
     if (rc == 0)
@@ -134,8 +138,6 @@ int vv_session_restart_end(struct vv_session *session, struct varve_error *error
     end_counting(session, &session->under_way.before, session->under_way.begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 0);
-    if (rc == 0)
-        rc = noted(session, vv_heap_came_back(session, error));
     return rc;
 }
 

@@ -56,15 +56,14 @@ int vv_heap_tell_ranges(void *arg, struct varve_memory *out);
 int vv_heap_tell_pointers(void *arg, struct varve_memory *out);
 /* Before a checkpoint: -ENOTSUP if one that is stored for the first time holds addresses. */
 int vv_heap_search(struct vv_session *session, struct varve_error *error);
-/* After a restart: the same of all that came back. Collective. */
-int vv_heap_came_back(struct vv_session *session, struct varve_error *error);
+/* After a restart: the same of all that came back, if all came back on this rank. Collective. */
+int vv_heap_came_back(struct vv_session *session, int is_all, struct varve_error *error);
 
 /* ---- heap_pointers.c: where static variables of the program point ---- */
 size_t vv_pointers_size(void);
 void vv_pointers_take(const struct vv_heap *heap, struct vv_pointers *out);
-/* -ENOTSUP if a variable points to another allocation now. */
-int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *stored, const struct vv_pointers *now,
-                        struct varve_error *error);
+/* -ENOTSUP if a variable points elsewhere now. */
+int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *stored, struct varve_error *error);
 
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */

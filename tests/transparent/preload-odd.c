@@ -169,6 +169,7 @@ static int prepare(const char *kind, const char *word) {
            : strcmp(kind, "tasks") == 0     ? tasks()
            : strcmp(kind, "addresses") == 0 ? addresses()
            : strcmp(kind, "library") == 0   ? library(word)
+           : strcmp(kind, "elsewhere") == 0 ? (more[1] = plain + 8, 0)
            : strcmp(kind, "swapped") == 0   ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "grown") == 0     ? (more[0] = calloc(1, MUCH), 0)
            : strcmp(kind, "child") == 0     ? child()
@@ -219,12 +220,14 @@ static int name_fields(struct varve_session *session, const char *kind) {
     return strcmp(kind, "half") == 0 ? varve_protect(session, "low", plain, SIZE / 2) : 0;
 }
 
-/* All of it, at once or in steps, or of KIND chosen only what has a name. */
+/* All of it, or of KIND chosen only what has a name. */
 static int restart(struct varve_session *session, const char *kind, int64_t *version) {
     const char *const names[] = {"named"};
     if (strcmp(kind, "begun") == 0) {
         int begun = varve_restart_begin(session, VARVE_LATEST, version);
-        return begun ? begun : varve_restart_end(session);
+        fprintf(stderr, "begin: %s\n", varve_session_error(session)->text);
+        if (begun != -ENOTSUP)
+            exit(fail("it was not refused"));
     }
     if (strcmp(kind, "chosen") != 0)
         return varve_restart(session, VARVE_LATEST, version);
@@ -285,6 +288,8 @@ int main(int argc, char **argv) {
         plain = more[0];
         more[0] = other;
     }
+    if (strcmp(argv[1], "elsewhere") == 0)
+        more[1] = plain;
     if (more[0] && strcmp(argv[1], "addresses") != 0)
         memset(more[0], 8, strcmp(argv[1], "grown") == 0 ? MUCH : SIZE);
     if (varve_checkpoint(session, 1) != 0)

@@ -1,4 +1,5 @@
-/* Ranks that trade their edges, and name nothing. Usage: preload-ranks STORE STEPS KILL_AT; rank 1 kills itself. */
+/* Ranks that trade their edges, and name nothing. Usage: preload-ranks STORE STEPS KILL_AT [list]; rank 1
+ * kills itself. With list rank 1 asks for one region, the others for all, and nothing is computed. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdint.h>
@@ -59,12 +60,17 @@ int main(int argc, char **argv) {
     after = calloc(WORDS, sizeof *after);
     for (int i = 0; i < WORDS; i++)
         now[i] = i * 1e-3 + rank;
-    int rc = varve_restart(session, VARVE_LATEST, &step);
+    const char *const list[] = {"rank"};
+    int is_list = argc > 4, own = rank;
+    varve_protect(session, list[0], &own, sizeof own);
+    int rc = varve_restart_regions(session, VARVE_LATEST, is_list && rank == 1 ? list : NULL, 1, 0, &step);
     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
         return stop("restart", varve_session_error(session)->text);
+    if (is_list && varve_checkpoint(session, step + 1) != 0)
+        return stop("checkpoint", varve_session_error(session)->text);
     if (rank == 0)
         fprintf(stderr, "begins at %d\n", (int)step + 1);
-    for (step++; step < atoi(argv[2]); step++) {
+    for (step++; step < atoi(argv[2]) && !is_list; step++) {
         step_once();
         if (step % 3 == 0 && varve_checkpoint(session, step) != 0)
             return stop("checkpoint", varve_session_error(session)->text);

@@ -118,6 +118,7 @@ ranks() {
     run_mpi "$1" 3 "$VARVE" run -- "$2" store 30 -1 >out 2>err || fail "it does not come back"
     has 'begins at 10'
     cmp expected out || fail "other results"
+    run_mpi "$1" 3 "$VARVE" run -- "$2" store 30 -1 list >out 2>err || fail "a list on one rank is not taken"
     "$VARVE" show store ranks >show
     [ "$(grep -c ':heap:.*preload-ranks-.*+0x' show)" -eq 6 ] || { cat show; fail "not two blocks of each rank"; }
     [ "$(grep -c ':heap:' show)" -eq 12 ] || { cat show; fail "there is something of others"; }
@@ -151,6 +152,9 @@ swapped() {
     odd 0 swapped store
     odd 4 swapped store
     has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to :heap:'
+    odd 0 elsewhere other # not to the begin of any
+    odd 4 elsewhere other
+    has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to no begin of an allocation'
 }
 
 # What has a name is stored by it, and its block is not stored again.
@@ -173,7 +177,8 @@ named() {
 chosen() {
     odd 0 chosen store
     odd 0 chosen store
-    odd 0 begun other
+    odd 0 begun other # varve_restart then works as ever
+    has 'begin: varve_restart_begin: allocations without a name .* use varve_restart'
     odd 0 begun other
 }
 
