@@ -295,6 +295,58 @@ void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now) {
     *heap = *now;
 }
 
+/* ---- what a later run will have ---- */
+
+static void forget_past(struct vv_heap_past *past) {
+    for (size_t i = 0; i < past->count; i++)
+        vv_free(past->list[i].name);
+    vv_free(past->list);
+    *past = (struct vv_heap_past){.is_told = past->is_told};
+}
+
+/* Without memory for it there is no warning. */
+void vv_heap_remember(struct vv_session *session) {
+    const struct vv_heap *heap = &session->about.heap;
+    struct vv_heap_past *past = &session->about.heap_past;
+    forget_past(past);
+    if (!heap->each)
+        return;
+    past->list = vv_calloc(heap->count + 1, sizeof *past->list);
+    past->is_known = past->list != NULL;
+    for (size_t i = 0; i < heap->count && past->is_known; i++) {
+        past->list[i] = (struct vv_heap_block){.name = vv_strdup(heap->list[i].name), .size = heap->list[i].size};
+        past->is_known = past->list[i].name != NULL;
+        past->count += (size_t)past->is_known;
+    }
+}
+
+static void tell_other(struct vv_session *session, const struct vv_heap_block *block, const char *what) {
+    vv_log(
+        &session->job.log, VV_LOG_WARN,
+        "allocation %s of %zu bytes was %s after varve_restart: this checkpoint cannot come back, since the next run "
+        "calls varve_restart with other allocations",
+        block->name, block->size, what);
+    session->about.heap_past.is_told = 1;
+}
+
+/* Both lists ascend. */
+void vv_heap_tell_others(struct vv_session *session) {
+    const struct vv_heap *heap = &session->about.heap;
+    struct vv_heap_past *past = &session->about.heap_past;
+    size_t i = 0, j = 0;
+    while (past->is_known && !past->is_told && (i < heap->count || j < past->count)) {
+        int order = i == heap->count ? 1 : j == past->count ? -1 : strcmp(heap->list[i].name, past->list[j].name);
+        if (order < 0)
+            tell_other(session, &heap->list[i], "made");
+        else if (order > 0)
+            tell_other(session, &past->list[j], "freed or named");
+        else if (heap->list[i].size != past->list[j].size)
+            tell_other(session, &heap->list[i], "resized");
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
 int vv_heap_search(struct vv_session *session, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap;
     int rc = heap->each ? take_ranges(heap->ranges, error) : 0;
@@ -349,6 +401,7 @@ int vv_heap_open(struct vv_session *session, struct varve_error *error) {
 
 void vv_heap_close(struct vv_session *session) {
     clear_blocks(&session->about.heap);
+    forget_past(&session->about.heap_past);
     vv_free(session->about.heap.ranges);
     vv_free(session->about.heap.pointers);
     session->about.heap.ranges = NULL;

@@ -357,6 +357,8 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     if (rc == 0)
         vv_tell_protected(session);
     if (rc == 0 && !is_there)
+        vv_heap_tell_others(session);
+    if (rc == 0 && !is_there)
         rc = vv_heap_search(session, error);
     if (rc == 0 && !is_there)
         is_told = (uint64_t)vv_index_is_told(session);

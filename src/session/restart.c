@@ -90,6 +90,8 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     int rc = enter(session, options, VV_CALL_RESTART, 0, error);
     if (rc)
         return rc;
+    if (!options->regions)
+        vv_heap_remember(session);
     struct vv_restart_context context = context_of(session);
     struct vv_restarted before = counters(session);
     uint64_t begun_ns = vv_clock_ns();

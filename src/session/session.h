@@ -122,6 +122,14 @@ struct vv_heap {
     struct vv_pointers *pointers; /* of static variables, as stored or to be stored */
 };
 
+/* Those that were live when varve_restart was last called: a checkpoint with others does not come back. */
+struct vv_heap_past {
+    struct vv_heap_block *list; /* ascending names */
+    size_t count;
+    int is_known; /* varve_restart was called */
+    int is_told;  /* that a checkpoint has others */
+};
+
 /* What is stored beside the regions that the program names; all but heap is of rank 0. */
 struct vv_about {
     int is_told;              /* that nothing is protected, or what is without a name */
@@ -130,6 +138,7 @@ struct vv_about {
     struct vv_buf said;       /* what this rank says of its own, */
     struct vv_hash128 told;   /* and the digest of it when the index was made */
     struct vv_heap heap;
+    struct vv_heap_past heap_past;
 };
 
 /* A restart that was begun. */

@@ -54,6 +54,10 @@ void vv_heap_replace(struct vv_heap *heap, const struct vv_heap *now);
 struct vv_heap_block *vv_heap_find(const struct vv_heap *heap, const char *name);
 int vv_heap_tell_ranges(void *arg, struct varve_memory *out);
 int vv_heap_tell_pointers(void *arg, struct varve_memory *out);
+/* At varve_restart: these are live. */
+void vv_heap_remember(struct vv_session *session);
+/* Before a checkpoint, once: others are live than at varve_restart. */
+void vv_heap_tell_others(struct vv_session *session);
 /* Before a checkpoint: -ENOTSUP if one that is stored for the first time holds addresses. */
 int vv_heap_search(struct vv_session *session, struct varve_error *error);
 /* After a restart: the same of all that came back, if all came back on this rank. Collective. */

@@ -165,17 +165,18 @@ static int scarce(const char *word) {
 static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
-    return strstr(kind, "threads")          ? threads()
-           : strcmp(kind, "tasks") == 0     ? tasks()
-           : strcmp(kind, "addresses") == 0 ? addresses()
-           : strcmp(kind, "library") == 0   ? library(word)
-           : strcmp(kind, "elsewhere") == 0 ? (more[1] = plain + 8, 0)
-           : strcmp(kind, "swapped") == 0   ? (more[0] = calloc(1, SIZE), 0)
-           : strcmp(kind, "grown") == 0     ? (more[0] = calloc(1, MUCH), 0)
-           : strcmp(kind, "child") == 0     ? child()
-           : strcmp(kind, "promises") == 0  ? promises()
-           : strcmp(kind, "scarce") == 0    ? scarce(word)
-                                            : 0;
+    return strstr(kind, "threads")                                      ? threads()
+           : strcmp(kind, "tasks") == 0                                 ? tasks()
+           : strcmp(kind, "addresses") == 0                             ? addresses()
+           : strcmp(kind, "library") == 0                               ? library(word)
+           : strcmp(kind, "elsewhere") == 0                             ? (more[1] = plain + 8, 0)
+           : strcmp(kind, "swapped") == 0                               ? (more[0] = calloc(1, SIZE), 0)
+           : strcmp(kind, "resized") == 0 || strcmp(kind, "freed") == 0 ? (more[0] = calloc(1, SIZE), 0)
+           : strcmp(kind, "grown") == 0                                 ? (more[0] = calloc(1, MUCH), 0)
+           : strcmp(kind, "child") == 0                                 ? child()
+           : strcmp(kind, "promises") == 0                              ? promises()
+           : strcmp(kind, "scarce") == 0                                ? scarce(word)
+                                                                        : 0;
 }
 
 static int named;
@@ -256,6 +257,18 @@ static int grow_after(struct varve_session *session, size_t size) {
     return 0;
 }
 
+/* Once before varve_restart, and made, freed or resized after it. */
+static void change_blocks(const char *kind) {
+    if (strcmp(kind, "later") == 0)
+        more[0] = calloc(1, SIZE);
+    if (strcmp(kind, "resized") == 0)
+        more[0] = realloc(more[0], 2 * SIZE);
+    if (strcmp(kind, "freed") == 0) {
+        free(more[0]);
+        more[0] = NULL;
+    }
+}
+
 /* Version 1 is made if there is none, and compared if there is one. */
 int main(int argc, char **argv) {
     struct varve_session *session;
@@ -281,6 +294,7 @@ int main(int argc, char **argv) {
     if (rc == 0)
         return varve_close(session) == 0 ? 0 : 1;
     fill(plain, 1);
+    change_blocks(argv[1]);
     if (fields)
         step_fields(steps);
     if (strcmp(argv[1], "swapped") == 0) { /* as programs with two fields do in each step */

@@ -224,6 +224,23 @@ grown() {
     done
 }
 
+# warns KIND TEXT: what a checkpoint warns of does not come back.
+warns() {
+    odd 0 "$1" "$1"
+    has "warn: allocation :heap:.* bytes was $2 after varve_restart: this checkpoint cannot come back"
+    odd 4 "$1" "$1"
+}
+
+later() {
+    warns later made
+    warns resized resized
+    warns freed 'freed or named'
+    odd 0 plain store
+    ! grep 'cannot come back' err || fail "a warning for nothing"
+    odd 0 grown store2 # three checkpoints have another size
+    [ "$(grep -c 'cannot come back' err)" = 1 ] || fail "not one warning"
+}
+
 scarce() {
     odd 0 scarce store first
     odd 0 scarce store second
