@@ -2,6 +2,7 @@
  * on from. Which one: candidates.c. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -188,6 +189,37 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
     return rc;
 }
 
+static int by_place(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)(*(struct vv_region *const *)a)->ptr, y = (uintptr_t)(*(struct vv_region *const *)b)->ptr;
+    return (x > y) - (x < y);
+}
+
+/* The program may have given an allocation that has no name for a region: one of the two would be overwritten. */
+static int check_places(struct vv_restart *restart, struct varve_error *error) {
+    const struct vv_region **list = vv_malloc((restart->target_count + 1) * sizeof *list), *furthest = NULL;
+    size_t count = 0;
+    int rc = list ? 0 : vv_error(error, -ENOMEM, "no memory to compare regions");
+    for (size_t i = 0; i < restart->target_count && rc == 0; i++) {
+        const struct vv_region *region = &restart->context->memory->regions.list[restart->targets[i].slot];
+        if (!region->is_callback && region->size > 0)
+            list[count++] = region;
+    }
+    if (count > 1)
+        qsort(list, count, sizeof *list, by_place);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        uintptr_t begin = (uintptr_t)list[i]->ptr, reached = furthest ? (uintptr_t)furthest->ptr + furthest->size : 0;
+        if (begin < reached && (vv_is_heap(list[i]->name) || vv_is_heap(furthest->name)))
+            rc = vv_error(error, VARVE_MISMATCH,
+                          "%s and %s lie in the same memory, and both are stored; give other memory for the one that "
+                          "has a name; nothing was restored",
+                          furthest->name, list[i]->name);
+        if (begin + list[i]->size > reached)
+            furthest = list[i];
+    }
+    vv_free(list);
+    return rc;
+}
+
 /* Before a byte is written: does what is stored fit what is protected? */
 static int match_regions(struct vv_restart *restart, struct varve_error *error) {
     struct vv_recipe_region stored;
@@ -201,7 +233,9 @@ static int match_regions(struct vv_restart *restart, struct varve_error *error) 
     }
     if (rc == 0)
         vv_recipe_layers(restart->recipe, &restart->layers);
-    return rc ? rc : check_missing(restart, error);
+    if (rc == 0)
+        rc = check_missing(restart, error);
+    return rc || !restart->options->is_allocating ? rc : check_places(restart, error);
 }
 
 /* ---- who has it ---- */

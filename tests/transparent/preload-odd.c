@@ -170,6 +170,7 @@ static int prepare(const char *kind, const char *word) {
            : strcmp(kind, "addresses") == 0                             ? addresses()
            : strcmp(kind, "library") == 0                               ? library(word)
            : strcmp(kind, "elsewhere") == 0                             ? (more[1] = plain + 8, 0)
+           : strcmp(kind, "given") == 0                                 ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "swapped") == 0                               ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "resized") == 0 || strcmp(kind, "freed") == 0 ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "grown") == 0                                 ? (more[0] = calloc(1, MUCH), 0)
@@ -221,6 +222,16 @@ static int name_fields(struct varve_session *session, const char *kind) {
     return strcmp(kind, "half") == 0 ? varve_protect(session, "low", plain, SIZE / 2) : 0;
 }
 
+/* What has no name is no memory for something else. */
+static void *give_block(void *arg, const struct varve_region_info *region) {
+    (void)region;
+    return arg;
+}
+
+static void take_back(void *arg, const char *name, void *ptr) {
+    (void)arg, (void)name, (void)ptr;
+}
+
 /* All of it, or of KIND chosen only what has a name. */
 static int restart(struct varve_session *session, const char *kind, int64_t *version) {
     const char *const names[] = {"named"};
@@ -229,6 +240,10 @@ static int restart(struct varve_session *session, const char *kind, int64_t *ver
         fprintf(stderr, "begin: %s\n", varve_session_error(session)->text);
         if (begun != -ENOTSUP)
             exit(fail("it was not refused"));
+    }
+    if (strcmp(kind, "given") == 0) {
+        struct varve_allocator give = {.size = sizeof give, .alloc = give_block, .release = take_back};
+        return varve_restart_alloc(session, VARVE_LATEST, &give, more[0], version);
     }
     if (strcmp(kind, "chosen") != 0)
         return varve_restart(session, VARVE_LATEST, version);
@@ -295,6 +310,8 @@ int main(int argc, char **argv) {
         return varve_close(session) == 0 ? 0 : 1;
     fill(plain, 1);
     change_blocks(argv[1]);
+    if (strcmp(argv[1], "given") == 0)
+        varve_protect(session, "given", &named, sizeof named);
     if (fields)
         step_fields(steps);
     if (strcmp(argv[1], "swapped") == 0) { /* as programs with two fields do in each step */

@@ -167,6 +167,9 @@ named() {
     has 'allocation :heap:.* of 200000 bytes lies in part in region low: name all of it (varve_protect) or none'
     odd 0 named-threads threads # a name tells what the place cannot
     odd 0 named-threads threads
+    odd 0 given given
+    odd 4 given given
+    has 'restart: .* lie in the same memory, and both are stored'
     odd 0 moving two 2 # each field is where it was
     odd 0 moving two 2
     odd 0 moving one 1 # the name is in the other block now
