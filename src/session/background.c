@@ -151,11 +151,17 @@ void vv_background_land(struct vv_session *session) {
     while (own->state == FLYING)
         pthread_cond_wait(&own->changed, &own->lock);
     pthread_mutex_unlock(&own->lock);
-    if (!is_committed_behind(session))
+    if (!is_committed_behind(session)) {
+        session->request.idle_ns = vv_clock_ns() - session->save->outcome.sealed_ns;
         vv_request_finish(session);
+    }
     session->background.is_flying = 0;
     session->background.has_landed = 1;
     vv_background_rest(session);
+}
+
+const struct vv_save *vv_background_written(const struct vv_session *session) {
+    return session->background.thread->state == WRITTEN ? session->save : NULL;
 }
 
 /* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first

@@ -15,16 +15,21 @@ static enum vv_wish stronger(enum vv_wish a, enum vv_wish b) {
     return a < b ? a : b;
 }
 
-/* How long the last checkpoint took, or has taken so far. Before the first, what the restart took is the best guess. */
+/* How long the last checkpoint took, or has taken so far. One that is written and waits for a call that commits it
+ * costs no more time: this call is none, and there may be no other before the next checkpoint. Before the first, what
+ * the restart took is the best guess. */
 static void note_durable(struct vv_session *session, uint64_t now_ns, int *is_flying_out) {
     const struct vv_request *request = &session->request;
     double last = session->schedule.durable;
     vv_background_lock(session);
-    *is_flying_out = request->begun_ns && !request->is_done;
+    const struct vv_save *written = vv_background_written(session);
+    *is_flying_out = request->begun_ns && !request->is_done && !written;
     if (*is_flying_out)
         last = fmax(last, (double)(now_ns - request->begun_ns) * 1e-9);
-    else if (request->begun_ns && request->result == 0)
-        last = (double)(request->durable_ns - request->begun_ns) * 1e-9;
+    else if (written && written->outcome.result == 0)
+        last = (double)(written->outcome.sealed_ns - request->begun_ns) * 1e-9;
+    else if (request->is_done && request->result == 0)
+        last = (double)(request->durable_ns - request->begun_ns - request->idle_ns) * 1e-9;
     vv_background_unlock(session);
     vv_schedule_durable(&session->schedule, request->begun_ns ? last : session->restarted.seconds);
 }

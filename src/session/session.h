@@ -93,6 +93,7 @@ struct vv_request {
     struct vv_details stats;
     uint64_t begun_ns; /* 0: none was begun yet */
     uint64_t blocked_ns, waited_ns, durable_ns;
+    uint64_t idle_ns; /* of the time until durable: written, and no call came that could commit it */
 };
 
 struct vv_background_thread;

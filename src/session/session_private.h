@@ -24,6 +24,8 @@ void vv_background_wait(struct vv_session *session);
 void vv_background_tell(struct vv_session *session);
 /* For what the caller's thread says to the others, also while something is in flight. */
 struct varve_comm *vv_comm_of_caller(const struct vv_session *session);
+/* With the lock: what this rank has written, and a call of all ranks is to commit; NULL: nothing. */
+const struct vv_save *vv_background_written(const struct vv_session *session);
 /* 1 if wait would not wait, on any rank, or an error of the group. Collective. */
 int vv_background_test(struct vv_session *session);
 /* The background thread keeps off the capture between these. */

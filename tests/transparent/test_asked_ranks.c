@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <varve/varve_inspect.h>
 
@@ -115,6 +116,39 @@ static void through_the_store(struct varve_comm *comm, void *arg) {
     expect(comm, "close", varve_close(s), 0);
 }
 
+static double until_needed(const struct varve_comm *comm, struct varve_session *s) {
+    int i = 0;
+    while (need(comm, s) == 0 && i++ < 500)
+        usleep(20000);
+    return i * 0.02;
+}
+
+/* Its own calls commit nothing here: what is written must not look as if it took longer and longer. */
+static void interval_by_itself(struct varve_comm *comm, void *arg) {
+    static unsigned char data[SIZE];
+    (void)arg;
+    struct varve_session *s = open_session(comm, data, "interval=auto,mtbf=1");
+    for (int64_t version = 1; version <= 3; version++) {
+        if (until_needed(comm, s) > 9)
+            group_fail(comm, "no checkpoint is due after version %d", (int)version - 1);
+        data[version]++;
+        expect(comm, "checkpoint", varve_checkpoint(s, version), 0);
+    }
+    expect(comm, "close", varve_close(s), 0);
+}
+
+/* The last call commits, and so late that twice the time until then would mean the end of the job. */
+static void end_is_far(struct varve_comm *comm, void *arg) {
+    static unsigned char data[SIZE];
+    struct varve_session *s = open_session(comm, data, arg);
+    expect(comm, "checkpoint", varve_checkpoint(s, 1), 0);
+    usleep(3000000);
+    expect(comm, "need", need(comm, s), 0);
+    expect(comm, "wait", varve_wait(s), 0);
+    expect(comm, "need when it is committed", need(comm, s), 0);
+    expect(comm, "close", varve_close(s), 0);
+}
+
 static void on_one_node(void **unused) {
     (void)unused;
     is_counted = 0;
@@ -127,6 +161,16 @@ static void on_two_nodes(void **unused) {
     struct group_options options = {.ranks_per_node = 2};
     is_counted = 1;
     group_must_run(RANKS, each_signal, NULL, &options, "signals, two nodes");
+}
+
+static void commits_wait_for_calls(void **unused) {
+    (void)unused;
+    struct group_options options = {.ranks_per_node = 2};
+    is_counted = 1;
+    char settings[100];
+    group_must_run(RANKS, interval_by_itself, NULL, &options, "interval, two nodes");
+    snprintf(settings, sizeof settings, "interval=asked,end_slack=1,end_time=%.3f", (double)time(NULL) + 12.5);
+    group_must_run(RANKS, end_is_far, settings, &options, "end of the job, two nodes");
 }
 
 static void with_a_second_group(void **unused) {
@@ -149,6 +193,7 @@ static int teardown(void **unused) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(on_one_node), TEST(on_two_nodes), TEST(with_a_second_group)};
+    const struct CMUnitTest tests[] = {TEST(on_one_node), TEST(on_two_nodes), TEST(commits_wait_for_calls),
+                                       TEST(with_a_second_group)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
