@@ -109,7 +109,8 @@
       " that the last one took and the longest time between two calls of varve_need.")                                 \
     X(ADVANCED, TEXT, exit_file, "path", NULL, NULL, "",                                                               \
       "When varve_should_exit says yes for the first time, rank 0 makes this file: who started the job can tell that"  \
-      " it left because it was asked to, and is not done. Empty: no file.")                                            \
+      " it left because it was asked to, and is not done. Its folder must be there when the session is opened."        \
+      " Empty: no file.")                                                                                              \
     X(ADVANCED, INT, zstd_level, "1", "19", NULL, "1",                                                                 \
       "Level of zstd where zstd is used; with codec=size 9 at least.")                                                 \
     X(ADVANCED, TEXT, match, "pattern", NULL, NULL, "",                                                                \

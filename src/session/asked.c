@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 
 #define LOOK_NS UINT64_C(1000000000) /* not more often */
 #define LOOK_SHARE 100               /* and this many times as long as a look takes */
-#define OLD_NS (60 * LOOK_NS)        /* clocks of hosts differ by less */
+#define OLD_NS (5 * LOOK_NS)         /* clocks of hosts differ by less, and a job is not queued again so soon */
 
 static int take(int number, const char *setting, struct varve_error *error) {
     int rc = number ? vv_signal_take(number) : 0;
@@ -67,15 +68,46 @@ void vv_asked_begun(struct vv_asked *asked) {
     asked->has_begun = 1;
 }
 
-void vv_asked_leave_word(struct vv_asked *asked, const char *path, const struct vv_log *log) {
-    if (!*path || asked->has_left_word)
-        return;
-    asked->has_left_word = 1;
+int vv_asked_check_word(const char *path, struct varve_error *error) {
+    char folder[VV_SETTING_TEXT_BYTES];
+    const char *slash = strrchr(path, '/');
+    if (!*path)
+        return 0;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0)
+        return 0;
+    return vv_error_sys(error, -errno, "the setting exit_file must name a file in a folder that rank 0 can write: %s",
+                        folder);
+}
+
+static int make_word(const char *path) {
+    if (!*path)
+        return 0;
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 || close(file) != 0)
-        vv_log(log, VV_LOG_WARN,
+    return file < 0 ? -1 : close(file);
+}
+
+/* Asked once more while the last checkpoint was in flight: the next life of the job must not take it for its own. */
+static void drop_trigger(const struct vv_asked_look *look) {
+    struct vv_trigger trigger = {0};
+    struct varve_error why = {.rank = -1};
+    uint64_t sum = 0;
+    if (look->settings->trigger && look->store && vv_trigger_take(look->store, look->name, &trigger, &sum, &why) == 1)
+        vv_log(look->log, VV_LOG_INFO, "`varve trigger` on %s asks a job that is leaving: that is dropped",
+               trigger.host);
+}
+
+void vv_asked_leave_word(struct vv_asked *asked, const struct vv_asked_look *look) {
+    const char *path = look->settings->exit_file;
+    if (asked->has_left_word)
+        return;
+    asked->has_left_word = make_word(path) == 0;
+    if (!asked->has_left_word && !asked->is_word_stuck)
+        vv_log(look->log, VV_LOG_WARN,
                "%s cannot be made: %s; whoever started the job cannot tell that it leaves before it is done", path,
                strerror(errno));
+    asked->is_word_stuck = !asked->has_left_word;
+    drop_trigger(look); /* afterwards: whoever sees the word asks no more */
 }
 
 /* ---- what lies somewhere ---- */

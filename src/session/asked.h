@@ -29,6 +29,7 @@ struct vv_asked {
     int is_leaving;                    /* agreed by all ranks: the job should end */
     int has_begun;                     /* a checkpoint, since then */
     int has_left_word;                 /* in the file for it */
+    int is_word_stuck;                 /* it could not be made, and somebody was told to leave */
 };
 
 /* Count the signals of this session from now on. 0 or -errno. */
@@ -42,9 +43,6 @@ enum vv_wish vv_asked_signals(struct vv_asked *asked);
 /* A checkpoint was begun: what was asked for before is on its way. */
 void vv_asked_begun(struct vv_asked *asked);
 
-/* The job is told to end: in the file `path` ("": none) as well, for whoever started it. Once. */
-void vv_asked_leave_word(struct vv_asked *asked, const char *path, const struct vv_log *log);
-
 /* The file and the store, for rank 0: at most once a second, and with a hundredth of the time at most. What is found
  * is removed, and counts once even if that fails. */
 struct vv_asked_look {
@@ -55,6 +53,13 @@ struct vv_asked_look {
     uint64_t now_ns;
 };
 enum vv_wish vv_asked_look(struct vv_asked *asked, const struct vv_asked_look *look);
+
+/* The setting exit_file ("": none), for rank 0 when a session is opened: 0, or why it could not be made. */
+int vv_asked_check_word(const char *path, struct varve_error *error);
+
+/* The job is told to end: in that file as well, for whoever started it. Once, and again as long as it fails. What the
+ * store still asks of this session is dropped. */
+void vv_asked_leave_word(struct vv_asked *asked, const struct vv_asked_look *look);
 
 /* ---- asked_signals.c: handlers are the process's, and counts only rise ---- */
 /* The number of a signal by the position of its word in the setting; 0: off. */

@@ -42,14 +42,18 @@ static int is_owed(struct vv_session *session) {
     return session->asked.is_leaving && (!session->asked.has_begun || has_failed);
 }
 
+static struct vv_asked_look look_at(const struct vv_session *session, uint64_t now_ns) {
+    return (struct vv_asked_look){.settings = &session->job.settings,
+                                  .store = session->job.may == VV_MAY_WRITE ? session->job.store : NULL,
+                                  .name = session->job.name,
+                                  .log = &session->job.log,
+                                  .now_ns = now_ns};
+}
+
 /* Clocks differ between the ranks, and looking costs: one of them does it. */
 static enum vv_wish look_as_root(struct vv_session *session) {
     struct vv_now at = now();
-    struct vv_asked_look look = {.settings = &session->job.settings,
-                                 .store = session->job.may == VV_MAY_WRITE ? session->job.store : NULL,
-                                 .name = session->job.name,
-                                 .log = &session->job.log,
-                                 .now_ns = at.ns};
+    struct vv_asked_look look = look_at(session, at.ns);
     int is_flying;
     vv_schedule_asked(&session->schedule, at.ns);
     note_durable(session, at.ns, &is_flying);
@@ -106,8 +110,13 @@ int vv_session_should_exit(struct vv_session *session) {
     if (session->request.result != 0)
         return 0;
     if (vv_comm_is_root(session->job.comm))
-        vv_asked_leave_word(&session->asked, session->job.settings.exit_file, &session->job.log);
+        vv_session_leave_word(session);
     return 1;
+}
+
+void vv_session_leave_word(struct vv_session *session) {
+    struct vv_asked_look look = look_at(session, vv_clock_ns());
+    vv_asked_leave_word(&session->asked, &look);
 }
 
 double vv_session_time_left(const struct vv_session *session) {

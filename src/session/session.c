@@ -100,7 +100,9 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
         return rc;
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
-    rc = vv_asked_open(&session->asked, settings, now.ns, now.wall_ns, error);
+    rc = vv_comm_is_root(session->job.comm) ? vv_asked_check_word(settings->exit_file, error) : 0;
+    if (rc == 0)
+        rc = vv_asked_open(&session->asked, settings, now.ns, now.wall_ns, error);
     if (rc == 0)
         rc = vv_heap_open(session, error);
     return rc ? rc : vv_background_open(session, error);
@@ -126,6 +128,8 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
 void vv_session_close(struct vv_session *session) {
     if (!session)
         return;
+    if (session->asked.is_word_stuck)
+        vv_session_leave_word(session);
     vv_asked_close(&session->asked);
     vv_background_close(session);
     vv_team_close(&session->outputs);

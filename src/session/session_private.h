@@ -8,6 +8,10 @@
 /* All ranks have written their parts: the record, or the end of the attempt. Collective. */
 void vv_request_finish(struct vv_session *session);
 
+/* ---- need.c ---- */
+/* Rank 0: the job leaves, and was told so. */
+void vv_session_leave_word(struct vv_session *session);
+
 /* ---- background.c: the thread that writes while the program goes on ---- */
 int vv_background_open(struct vv_session *session, struct varve_error *error);
 void vv_background_close(struct vv_session *session); /* what is in flight has landed; accepts a session without */

@@ -116,6 +116,16 @@ static void through_the_store(struct varve_comm *comm, void *arg) {
     expect(comm, "close", varve_close(s), 0);
 }
 
+/* Rank 0 alone would make the file. */
+static void nowhere_to_leave_word(struct varve_comm *comm, void *arg) {
+    struct varve_session *s;
+    struct varve_error error = {.text = ""};
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    options.settings = arg;
+    expect(comm, "open", varve_open_comm(group_comm(comm), folder, "asked", &options, &s, &error), -ENOENT);
+    expect(comm, "the rank with the error", error.rank, 0);
+}
+
 static double until_needed(const struct varve_comm *comm, struct varve_session *s) {
     int i = 0;
     while (need(comm, s) == 0 && i++ < 500)
@@ -147,6 +157,13 @@ static void end_is_far(struct varve_comm *comm, void *arg) {
     expect(comm, "wait", varve_wait(s), 0);
     expect(comm, "need when it is committed", need(comm, s), 0);
     expect(comm, "close", varve_close(s), 0);
+}
+
+static void words(void **unused) {
+    (void)unused;
+    char settings[400];
+    snprintf(settings, sizeof settings, "exit_file=%s.none/left", folder);
+    group_must_run(RANKS, nowhere_to_leave_word, settings, NULL, "exit_file in no folder");
 }
 
 static void on_one_node(void **unused) {
@@ -193,7 +210,7 @@ static int teardown(void **unused) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(on_one_node), TEST(on_two_nodes), TEST(commits_wait_for_calls),
+    const struct CMUnitTest tests[] = {TEST(words), TEST(on_one_node), TEST(on_two_nodes), TEST(commits_wait_for_calls),
                                        TEST(with_a_second_group)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
