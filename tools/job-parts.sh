@@ -3,9 +3,10 @@
 
 # The codes they end with, beside that of the command: docs/jobs.md has the table.
 EXIT_USAGE=2
-EXIT_ENDING=73     # the work is a checkpoint; the batch system is ending the job, which is not queued again
-EXIT_NOT_QUEUED=74 # the work is a checkpoint, but the job could not be queued again
-EXIT_QUEUED=75     # the work is a checkpoint, and the job is queued again
+# 73 to 75: the program has left or ended after the warning, or lacks nodes. If it left, its checkpoint is durable.
+EXIT_ENDING=73     # the batch system is ending the job, which is not queued again
+EXIT_NOT_QUEUED=74 # the job could not be queued again
+EXIT_QUEUED=75     # the job is queued again
 EXIT_STORAGE=76    # the store did not answer, or the work could not be brought back; nothing more was started
 EXIT_LOST=77       # varve-slurm: the command is gone, and nobody knows with which code
 EXIT_GAVE_UP=78    # varve-job: it was started too often without progress

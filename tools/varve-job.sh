@@ -184,10 +184,11 @@ end_steps() {
 make_line() {
     local IFS=,
     line=("${command[@]}")
-    [ ${#dead[@]} -gt 0 ] || return 0
-    line=("${command[0]}" --overlap "--exclude=${dead[*]}" "${command[@]:1}")
+    has_nodes || return 0
     export SLURM_JOB_NUM_NODES=$((all_nodes - ${#dead[@]})) # what srun takes where the command does not say
     export SLURM_NNODES=$SLURM_JOB_NUM_NODES
+    [ ${#dead[@]} -gt 0 ] || return 0
+    line=("${command[0]}" --overlap "--exclude=${dead[*]}" "${command[@]:1}")
 }
 
 # ---- the program ----
@@ -210,19 +211,30 @@ pass_on() {
 start() {
     left=$state.left.$$.$((starts += 1)) # a new name: a node may remember for some time that there is no such file
     [ ${#left} -le "$PATH_MOST" ] || give_up "$EXIT_NOT_STARTED" "$left is longer than $PATH_MOST bytes: --state names another file"
+    rm -f "$left" # of another host's process with our number
     export VARVE_EXIT_FILE=$left VARVE_EXIT_SIGNAL=$signal VARVE_TRIGGER=on
     make_line
     say "start: ${line[*]}; newest checkpoint: ${newest:-none}"
-    "${line[@]}" &
+    "${line[@]}" <&0 & # without it, /dev/null would be its input
     pid=$!
+}
+
+# A host may remember for some time that there is no such file (NFS), but not when it has just changed the folder.
+has_left() {
+    { : >"$left.look" && rm -f "$left.look"; } 2>/dev/null || :
+    [ -e "$left" ]
 }
 
 # Sets code.
 wait_for_end() {
     local told=-$AGAIN_SECONDS # when pass_on was called; the program may not have begun by then
     while kill -0 "$pid" 2>/dev/null; do
-        if [ -n "$warned" ] && [ ! -e "$left" ] && [ $((SECONDS - told)) -ge $AGAIN_SECONDS ]; then
-            pass_on
+        if [ -n "$warned" ] && [ $((SECONDS - told)) -ge $AGAIN_SECONDS ]; then
+            if has_left; then # and may have no handler any more
+                told=$SECONDS
+            else
+                pass_on
+            fi
         fi
         nap 1
     done
@@ -232,7 +244,7 @@ wait_for_end() {
 
 # The program has ended: is it done? Returns if it should be started again.
 judge() {
-    if [ -e "$left" ]; then
+    if has_left; then
         rm -f "$left"
         say "$name has left, and its checkpoint is durable"
         leave
@@ -281,6 +293,7 @@ for warning in TERM USR1 USR2 XCPU; do
     # shellcheck disable=SC2064 # now
     trap "warned=$warning" $warning
 done
+[ -e /dev/fd/0 ] || exec </dev/null # the command would get what is closed, too
 type -P "${command[0]}" >/dev/null || give_up "$EXIT_NOT_STARTED" "there is no ${command[0]}: nothing is started"
 find_end_time
 export SLURM_KILL_BAD_EXIT=${SLURM_KILL_BAD_EXIT:-1} # a rank that dies takes the others with it; else they wait for it

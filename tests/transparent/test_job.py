@@ -50,8 +50,7 @@ class Job(unittest.TestCase):
         self.store = os.path.join(self.folder, "ck")
         self.jobs = []
         for name, text in FAKES.items():
-            self.at(name).write_text("#!/bin/sh\n" + text + "\n")
-            self.at(name).chmod(0o755)
+            self.script(name, text)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         self.environment.update(VARVE=VARVE, FOLDER=self.folder, RANK="0", WORLD_SIZE="1", SLURM_JOB_ID="4711",
                                 VARVE_INTERVAL="asked", PATH=self.folder + ":" + os.environ["PATH"])
@@ -72,12 +71,24 @@ class Job(unittest.TestCase):
     def at(self, name):
         return pathlib.Path(self.folder, name)
 
-    def start(self, steps=20, milliseconds=10, options=(), launcher=("srun",), program=PROGRAM, **environment):
-        job = subprocess.Popen([JOB, *options, self.store, "run", "--", *launcher, program, self.store, "run", str(steps),
+    def start(self, steps=20, milliseconds=10, options=(), launcher=("srun",), program=PROGRAM, job=JOB, stdin=None, **environment):
+        job = subprocess.Popen([job, *options, self.store, "run", "--", *launcher, program, self.store, "run", str(steps),
                                 str(milliseconds), self.folder], env=dict(self.environment, **environment),
-                               stderr=subprocess.PIPE, text=True)
+                               stdin=stdin, stderr=subprocess.PIPE, text=True)
         self.jobs.append(job)
         return job
+
+    def script(self, name, text):
+        self.at(name).write_text("#!/bin/sh\n" + text + "\n")
+        self.at(name).chmod(0o755)
+        return str(self.at(name))
+
+    def job_that_asks_every(self, seconds):
+        for name in ("varve-job.sh", "job-parts.sh"):
+            text = pathlib.Path(JOB).with_name(name).read_text()
+            self.at(name).write_text(text.replace("AGAIN_SECONDS=30", f"AGAIN_SECONDS={seconds}"))
+        self.at("varve-job.sh").chmod(0o755)
+        return str(self.at("varve-job.sh"))
 
     def ends(self, job, code):
         _, told = job.communicate(timeout=90)
@@ -132,9 +143,7 @@ class Job(unittest.TestCase):
         self.assertEqual(self.asked(), ["srun ", "requeue 4711"])
 
     def test_other_launcher(self):
-        mpirun = self.at("mpirun")
-        mpirun.write_text('#!/bin/sh\nexec "$@"\n')
-        mpirun.chmod(0o755)
+        self.script("mpirun", 'exec "$@"')
         job = self.running(launcher=["mpirun"])
         job.send_signal(signal.SIGTERM)
         self.ends(job, QUEUED)
@@ -171,6 +180,42 @@ class Job(unittest.TestCase):
                          QUEUED)
         self.assertIn("has left", told)
         self.assertLess(time.time(), end)
+
+    def test_input(self):
+        reader = self.script("reader", 'cat >"$FOLDER/read"')
+        job = self.start(launcher=(), program=reader, stdin=subprocess.PIPE)
+        job.stdin.write("a line\n")
+        job.stdin.close()
+        job.stdin = None
+        self.ends(job, DONE)
+        self.assertEqual(self.at("read").read_text(), "a line\n")
+        closed = self.script("closed", 'exec "$REAL" "$@" <&-')
+        self.ends(self.start(launcher=(), program=reader, job=closed, REAL=JOB), DONE)
+        self.assertEqual(self.at("read").read_text(), "")
+
+    def test_word_of_another(self):
+        """Somebody with our process number has left here, on another host."""
+        early = self.script("early", ': >"$FOLDER/ck-run.job.left.$$.1"; exec "$REAL" "$@"')
+        self.ends(self.start(job=early, REAL=JOB), DONE)
+
+    def test_asked_again(self):
+        """A program that does not leave is asked again, and one that has left is left alone."""
+        slow = self.script("slow", """trap 'echo asked >>"$FOLDER/told"' TERM
+i=0
+while [ $i -lt 60 ]; do
+    sleep 0.1 & wait
+    i=$((i + 1))
+    [ $i -ne ${LEAVES:-100} ] || : >"$VARVE_EXIT_FILE"
+done""")
+        job = self.job_that_asks_every(2)
+        for leaves, least, most, code in (("100", 2, 4, DONE), ("15", 1, 1, QUEUED)):
+            self.at("told").write_text("")
+            told = self.start(launcher=(), program=slow, job=job, options=["--signal", "TERM"], LEAVES=leaves)
+            time.sleep(0.5)
+            told.send_signal(signal.SIGUSR1)
+            self.ends(told, code)
+            count = len(self.at("told").read_text().splitlines())
+            self.assertTrue(least <= count <= most, count)
 
     def test_after_exit(self):
         job = self.running(options=["--after", "exit"])
@@ -219,12 +264,11 @@ class Job(unittest.TestCase):
         self.assertEqual(list(self.at(".").glob("ck-run.job*")), [])
 
     def test_gives_up_in_later_lives(self):
-        warn = self.at("warn")  # each life is warned before its program has begun, and makes no checkpoint
-        warn.write_text("#!/bin/sh\necho life >>$FOLDER/lives; kill -USR1 $PPID; exec sleep 100\n")
-        warn.chmod(0o755)
+        # Each life is warned before its program has begun, and makes no checkpoint.
+        warn = self.script("warn", "echo life >>$FOLDER/lives; kill -USR1 $PPID; exec sleep 100")
         for _ in range(3):
-            self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=str(warn)), QUEUED)
-        self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=str(warn)), GAVE_UP)
+            self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=warn), QUEUED)
+        self.ends(self.start(options=["--restarts", "2", "--signal", "TERM"], launcher=(), program=warn), GAVE_UP)
         self.assertEqual(self.at("lives").read_text(), "life\n" * 3)
         self.ends(self.start(), DONE)
 
@@ -279,6 +323,15 @@ class Job(unittest.TestCase):
         told = self.ends(self.on_nodes(options=["--nodes", "1"]), DONE)
         self.assertIn("dead: n1 n2", told)
         self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1,n2 1"])
+
+    def test_a_node_comes_back(self):
+        lives = self.script("lives.sh", """echo life >>"$FOLDER/lives"
+case $(wc -l <"$FOLDER/lives") in
+1) echo n1 >"$FOLDER/dead"; exit 1 ;;
+2) rm "$FOLDER/dead"; exit 1 ;;
+esac""")
+        self.ends(self.start(program=lives, SLURM_JOB_NODELIST="n[0-2]", SLURM_JOB_NUM_NODES="3", options=["--nodes", "2"]), DONE)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1 2", "srun 3"])
 
     def test_zero_with_a_lost_node(self):
         self.at("states").write_text("n0 allocated\nn1 down*\nn2 allocated\n")
