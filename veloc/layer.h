@@ -19,9 +19,10 @@ struct region {
 };
 
 struct name {
-    char *name; /* for people: as the program says it */
-    char *own;  /* in the store: a process for itself has its id in it */
-    struct varve_session *session;
+    char *name;                    /* for people: as the program says it */
+    char *own;                     /* in the store: a process for itself has its id in it */
+    struct varve_session *session; /* NULL: it did not open */
+    int unseen; /* why the last VELOC_Restart_test could not look, or 0: no checkpoint is begun then */
     int *known; /* ids that the session has */
     size_t known_count;
     int has_file; /* the session has FILE_REGION */
@@ -44,6 +45,7 @@ struct phase {
     size_t chosen_count;
     struct stored *stored; /* of a restart: what there is */
     size_t stored_count;
+    int is_short;              /* there was no memory for all of it */
     int has_file;              /* this rank has routed one, or one is stored */
     char file[VELOC_MAX_NAME]; /* where */
     int fd;
@@ -66,9 +68,12 @@ extern struct layer vl_layer;
 /* names.c: print why a call fails. vl_result is for codes of Varve, which all ranks have: rank 0 prints them. */
 int vl_fail(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int vl_result(const char *call, const struct name *name, int version, int rc);
-int vl_on_all(int is_so); /* collective: 1 if it is so on all ranks */
+int vl_is_teller(void);   /* one of all ranks prints what they have in common */
+int vl_on_all(int is_so); /* collective: 1 if it is so on all ranks; or what is least on one, of 1, 0 and errors */
 /* Collective. All ranks call it, or none: is_right says whether this one's arguments are. NULL after a message. */
-struct name *vl_open(const char *call, const char *text, int version, int is_right);
+struct name *vl_name(const char *call, const char *text, int version, int is_right);
+int vl_open(const char *call,
+            struct name *name); /* collective: its session is there; 0, or the error after a message */
 void *vl_grow(void *array, size_t count,
               size_t size); /* with room for one more, or NULL; the caller keeps the old one */
 void vl_close_phase(struct phase *phase);

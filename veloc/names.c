@@ -17,11 +17,16 @@ int vl_fail(const char *call, const char *format, ...) {
     return VELOC_FAILURE;
 }
 
+int vl_is_teller(void) {
+    return vl_layer.rank == 0 || vl_layer.comm == MPI_COMM_NULL;
+}
+
 int vl_result(const char *call, const struct name *name, int version, int rc) {
     if (rc >= 0)
         return VELOC_SUCCESS;
-    if (vl_layer.rank == 0 || vl_layer.comm == MPI_COMM_NULL)
-        fprintf(stderr, "varve: %s: %s@%d: %s\n", call, name->name, version, varve_session_error(name->session)->text);
+    const char *text = varve_session_error(name->session)->text;
+    if (vl_is_teller())
+        fprintf(stderr, "varve: %s: %s@%d: %s\n", call, name->name, version, *text ? text : varve_error_text(rc));
     return VELOC_FAILURE;
 }
 
@@ -78,28 +83,32 @@ static struct name *make_name(const char *text) {
     return name;
 }
 
-static int open_session(struct name *name, struct varve_error *error) {
+int vl_open(const char *call, struct name *name) {
     struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_error error = {0};
+    int rc;
+    if (name->session)
+        return 0;
     options.settings = vl_layer.settings;
     if (vl_layer.comm == MPI_COMM_NULL)
-        return varve_open(vl_layer.store, name->own, &options, &name->session, error);
-    return varve_open_mpi(vl_layer.comm, vl_layer.store, name->own, &options, &name->session, error);
+        rc = varve_open(vl_layer.store, name->own, &options, &name->session, &error);
+    else
+        rc = varve_open_mpi(vl_layer.comm, vl_layer.store, name->own, &options, &name->session, &error);
+    if (rc != 0 && vl_is_teller())
+        vl_fail(call, "%s", error.text);
+    return rc;
 }
 
-static struct name *open_new(const char *call, const char *text) {
-    struct varve_error error = {0};
+static struct name *add_name(const char *call, const char *text) {
     struct name *name = make_name(text);
-    if (!vl_on_all(name != NULL))
-        vl_fail(call, "there is no memory for the name %s", text);
-    else if (open_session(name, &error) == 0)
+    if (vl_on_all(name != NULL))
         return vl_layer.names[vl_layer.name_count++] = name;
-    else if (vl_layer.rank == 0 || vl_layer.comm == MPI_COMM_NULL)
-        vl_fail(call, "%s", error.text);
+    vl_fail(call, "there is no memory for the name %s", text);
     free_name(name);
     return NULL;
 }
 
-struct name *vl_open(const char *call, const char *text, int version, int is_right) {
+struct name *vl_name(const char *call, const char *text, int version, int is_right) {
     int is_good = is_name(text) && version >= 0;
     if (!vl_layer.is_open) {
         vl_fail(call, "VELOC_Init comes first");
@@ -112,7 +121,7 @@ struct name *vl_open(const char *call, const char *text, int version, int is_rig
     for (size_t i = 0; i < vl_layer.name_count; i++)
         if (strcmp(vl_layer.names[i]->name, text) == 0)
             return vl_layer.names[i];
-    return open_new(call, text);
+    return add_name(call, text);
 }
 
 /* ---- init and finalize ---- */

@@ -1,6 +1,7 @@
 /* Coming back. */
 #include "layer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,50 +20,65 @@ struct listed {
 };
 struct list {
     struct listed *entries;
-    int count, is_failed;
+    int count;
 };
 
+/* Also those whose record could not be read: is_whole finds out whether it is damaged. */
 static int add_listed(void *arg, const struct varve_checkpoint_info *info) {
     struct list *list = arg;
-    if (info->is_damaged)
-        tell_skipped(info->name, info->version, vl_layer.rank, info->reason);
-    if (info->is_damaged || info->version > INT32_MAX)
+    if (info->version > INT32_MAX)
         return 0;
     struct listed *more = vl_grow(list->entries, (size_t)list->count, sizeof *more);
-    if (!more) {
-        list->is_failed = 1;
-        return 1;
-    }
+    if (!more)
+        return -ENOMEM;
     list->entries = more;
     more[list->count++] = (struct listed){(int)info->version, (int)info->ranks};
     return 0;
 }
 
-/* Rank 0 looks for all: newest first. */
-static struct list list_versions(const char *name) {
-    struct list list = {0};
+/* Newest first. A name that nothing is stored of is an empty list. */
+static int list_here(const char *name, struct list *list) {
     struct varve_store *store = NULL;
-    if (vl_layer.rank == 0 || vl_layer.comm == MPI_COMM_NULL) {
-        struct varve_error error = {0};
-        if (varve_store_open(vl_layer.store, NULL, &store, &error) != 0 ||
-            varve_store_list(store, name, add_listed, &list, &error) < 0)
-            vl_fail("VELOC_Restart_test", "%s", error.text);
-        varve_store_close(store);
+    struct varve_error error = {0};
+    int rc = varve_store_open(vl_layer.store, NULL, &store, &error);
+    if (rc == 0)
+        rc = varve_store_list(store, name, add_listed, list, &error);
+    varve_store_close(store);
+    if (rc == VARVE_NO_CHECKPOINT || rc > 0)
+        rc = 0;
+    if (rc != 0)
+        vl_fail("VELOC_Restart_test", "%s", error.text);
+    return rc;
+}
+
+/* Rank 0 looks for all, and all know whether it could. */
+static int list_versions(const char *name, struct list *list) {
+    int head[2] = {0, 0};
+    if (vl_is_teller()) {
+        head[0] = list_here(name, list);
+        head[1] = list->count;
     }
     if (vl_layer.comm == MPI_COMM_NULL)
-        return list;
-    MPI_Bcast(&list.count, 1, MPI_INT, 0, vl_layer.comm);
+        return head[0];
+    MPI_Bcast(head, 2, MPI_INT, 0, vl_layer.comm);
+    if (head[0] != 0)
+        return head[0];
+    list->count = head[1];
     if (vl_layer.rank != 0)
-        list.entries = malloc(((size_t)list.count + 1) * sizeof *list.entries);
-    if (!vl_on_all(list.entries != NULL || list.count == 0)) {
-        list.count = 0;
-        return list;
-    }
-    MPI_Bcast(list.entries, 2 * list.count, MPI_INT, 0, vl_layer.comm);
-    return list;
+        list->entries = malloc(((size_t)list->count + 1) * sizeof *list->entries);
+    if (!vl_on_all(list->entries != NULL || list->count == 0))
+        return -ENOMEM;
+    MPI_Bcast(list->entries, 2 * list->count, MPI_INT, 0, vl_layer.comm);
+    return 0;
 }
 
 /* ---- what a version holds ---- */
+
+/* What is damaged or gone is passed over, and an older one offered. Any other error says nothing about the version: it
+ * may well be whole, and a program that took an older one would bury it. */
+static int is_lost(int rc) {
+    return rc == VARVE_CORRUPT || rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT || rc == -ENOENT;
+}
 
 static int note_stored(void *arg, const struct varve_region_info *region) {
     struct phase *phase = arg;
@@ -76,6 +92,7 @@ static int note_stored(void *arg, const struct varve_region_info *region) {
     if (*end != 0) /* not by this layer */
         return 0;
     more = vl_grow(phase->stored, phase->stored_count, sizeof *more);
+    phase->is_short = !more;
     if (!more)
         return 1;
     phase->stored = more;
@@ -83,12 +100,19 @@ static int note_stored(void *arg, const struct varve_region_info *region) {
     return 0;
 }
 
+/* Collective. What the version has of this rank. */
+static int look_at(struct phase *phase) {
+    int rc = varve_stored(phase->name->session, phase->version, note_stored, phase, NULL);
+    return rc == 0 && !vl_on_all(!phase->is_short) ? -ENOMEM : rc;
+}
+
 static int throw_away(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
     (void)arg, (void)offset, (void)data, (void)size, (void)total;
     return 0;
 }
 
-/* This rank's part of a version is read and every byte checked. */
+/* This rank's part of a version is read and every byte checked: 1 whole, 0 lost, or why it cannot be told. -ENOENT is
+ * that it is kept on another node: VELOC_Restart gets it from there, and checks it then. */
 static int is_whole_here(const struct name *name, const struct phase *phase) {
     char region[16];
     struct varve_which which = {.name = name->own, .version = phase->version};
@@ -103,20 +127,29 @@ static int is_whole_here(const struct name *name, const struct phase *phase) {
     if (rc == 0 && phase->has_file)
         rc = varve_store_read(store, &which, rank, FILE_REGION, 0, throw_away, NULL, &error);
     varve_store_close(store);
-    if (rc != 0)
+    if (rc == 0 || rc == -ENOENT)
+        return 1;
+    if (is_lost(rc)) {
         tell_skipped(name->name, phase->version, vl_layer.rank, error.text);
-    return rc == 0;
+        return 0;
+    }
+    vl_fail("VELOC_Restart_test", "%s@%d: %s", name->name, phase->version, error.text);
+    return rc;
 }
 
-/* Of another number of ranks a version is offered unread: VELOC_Restart says why it cannot be restored. */
+/* Collective: the same on all ranks. Of another number of ranks a version is offered unread: VELOC_Restart says why it
+ * cannot be restored. */
 static int is_whole(struct name *name, struct listed listed) {
     struct phase phase = {.name = name, .version = listed.version};
-    int rc = varve_stored(name->session, listed.version, note_stored, &phase, NULL);
-    int is_so = rc == 0;
-    if (!is_so && (vl_layer.rank == 0 || vl_layer.comm == MPI_COMM_NULL))
+    int rc = look_at(&phase), is_so = 1;
+    if (rc != 0 && !is_lost(rc))
+        vl_result("VELOC_Restart_test", name, listed.version, rc);
+    else if (rc != 0 && vl_is_teller())
         tell_skipped(name->name, listed.version, varve_session_error(name->session)->rank,
                      varve_session_error(name->session)->text);
-    if (is_so && !vl_layer.is_quick && listed.ranks == vl_layer.ranks)
+    if (rc != 0)
+        is_so = is_lost(rc) ? 0 : rc;
+    else if (!vl_layer.is_quick && listed.ranks == vl_layer.ranks)
         is_so = vl_on_all(is_whole_here(name, &phase));
     vl_close_phase(&phase);
     return is_so;
@@ -145,21 +178,32 @@ static int is_wanted(const struct name *name, int version, int most) {
     return most == 0 || version < most || version != name->tried;
 }
 
-int VELOC_Restart_test(const char *name, int version) {
-    struct name *opened = vl_open("VELOC_Restart_test", name, version, 1);
-    int found = VELOC_FAILURE;
-    if (!opened)
-        return VELOC_FAILURE;
-    struct list list = list_versions(opened->own);
-    for (int i = 0; i < list.count && found < 0; i++) {
-        if (!is_wanted(opened, list.entries[i].version, version))
+/* 0 if it could look: *found stays as it is when there is none. */
+static int find_newest(struct name *name, int most, int *found) {
+    struct list list = {0};
+    int is_so = 0, rc = vl_open("VELOC_Restart_test", name);
+    if (rc == 0)
+        rc = list_versions(name->own, &list);
+    for (int i = 0; rc == 0 && i < list.count && is_so == 0; i++) {
+        if (!is_wanted(name, list.entries[i].version, most))
             continue;
-        if (is_whole(opened, list.entries[i]))
-            found = list.entries[i].version;
+        is_so = is_whole(name, list.entries[i]);
+        if (is_so > 0)
+            *found = list.entries[i].version;
+        else if (is_so == 0)
+            mark_bad(name, list.entries[i].version);
         else
-            mark_bad(opened, list.entries[i].version);
+            rc = is_so;
     }
     free(list.entries);
+    return rc;
+}
+
+int VELOC_Restart_test(const char *name, int version) {
+    struct name *known = vl_name("VELOC_Restart_test", name, version, 1);
+    int found = VELOC_FAILURE;
+    if (known)
+        known->unseen = find_newest(known, version, &found);
     return found;
 }
 
@@ -168,7 +212,7 @@ int VELOC_Restart_test(const char *name, int version) {
 /* What is damaged is not offered again. */
 static int restart_regions(const char *call, struct phase *phase, const char *const *regions, size_t count) {
     int rc = varve_restart_regions(phase->name->session, phase->version, regions, count, 0, NULL);
-    if (rc == VARVE_CORRUPT)
+    if (is_lost(rc))
         mark_bad(phase->name, phase->version);
     return vl_result(call, phase->name, phase->version, rc);
 }
@@ -195,13 +239,13 @@ int VELOC_Restart_begin(const char *name, int version) {
     int is_free = !phase->name && !vl_layer.saving.name;
     if (!is_free)
         vl_fail("VELOC_Restart_begin", "%s@%d: a checkpoint or a restart has begun and not ended", name, version);
-    struct name *opened = vl_open("VELOC_Restart_begin", name, version, is_free);
-    if (!opened)
+    struct name *known = vl_name("VELOC_Restart_begin", name, version, is_free);
+    if (!known || vl_open("VELOC_Restart_begin", known) != 0)
         return VELOC_FAILURE;
-    phase->name = opened;
-    phase->version = opened->tried = version;
-    int rc = varve_stored(opened->session, version, note_stored, phase, NULL);
-    if (vl_result("VELOC_Restart_begin", opened, version, rc) == VELOC_SUCCESS &&
+    phase->name = known;
+    phase->version = known->tried = version;
+    int rc = look_at(phase);
+    if (vl_result("VELOC_Restart_begin", known, version, rc) == VELOC_SUCCESS &&
         vl_on_all(bring_file(phase) == VELOC_SUCCESS))
         return VELOC_SUCCESS;
     vl_file_remove(phase);

@@ -5,15 +5,25 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* A first run that is none would bury what is stored, and with max_versions delete it. */
+static int is_seen(const struct name *name, int version) {
+    if (name->unseen != 0 && vl_is_teller())
+        vl_fail("VELOC_Checkpoint_begin",
+                "%s@%d: refused: VELOC_Restart_test could not tell which checkpoints of %s there are (%s); "
+                "mend that, and call VELOC_Restart_test again",
+                name->name, version, name->name, varve_error_text(name->unseen));
+    return name->unseen == 0;
+}
+
 int VELOC_Checkpoint_begin(const char *name, int version) {
     struct phase *phase = &vl_layer.saving;
     int is_free = !phase->name && !vl_layer.restoring.name;
     if (!is_free)
         vl_fail("VELOC_Checkpoint_begin", "%s@%d: a checkpoint or a restart has begun and not ended", name, version);
-    struct name *opened = vl_open("VELOC_Checkpoint_begin", name, version, is_free);
-    if (!opened)
+    struct name *known = vl_name("VELOC_Checkpoint_begin", name, version, is_free);
+    if (!known || !is_seen(known, version) || vl_open("VELOC_Checkpoint_begin", known) != 0)
         return VELOC_FAILURE;
-    phase->name = opened;
+    phase->name = known;
     phase->version = version;
     return VELOC_SUCCESS;
 }
@@ -107,6 +117,8 @@ int VELOC_Checkpoint_wait(void) {
     for (size_t i = 0; i < vl_layer.name_count; i++) {
         struct varve_stats stats = {.size = sizeof stats};
         struct name *name = vl_layer.names[i];
+        if (!name->session)
+            continue;
         int waited = varve_wait(name->session);
         varve_stats_get(name->session, &stats);
         if (vl_result("VELOC_Checkpoint_wait", name, (int)stats.version, waited) != VELOC_SUCCESS)
@@ -120,7 +132,7 @@ int VELOC_Checkpoint_finished(void) {
     if (!vl_layer.is_open || vl_layer.saving.name)
         return vl_fail("VELOC_Checkpoint_finished", "VELOC_Init and VELOC_Checkpoint_end come first");
     for (size_t i = 0; i < vl_layer.name_count; i++)
-        if (varve_test(vl_layer.names[i]->session) == 0)
+        if (vl_layer.names[i]->session && varve_test(vl_layer.names[i]->session) == 0)
             is_finished = 0;
     return is_finished;
 }

@@ -57,7 +57,8 @@ VARVE_API int VELOC_Checkpoint_wait(void);
 VARVE_API int VELOC_Checkpoint_finished(void); /* 1, or 0 while one is still being stored */
 
 /* The newest version that was read back and is whole on all ranks, or VELOC_FAILURE. Above 0, `version` is the highest
- * one that is wanted; if this run has restored it already, only older ones are. */
+ * one that is wanted; if this run has restored it already, only older ones are. If it could not look, because the store
+ * is away, busy or cannot be read, no checkpoint of this name is begun until a later call could. */
 VARVE_API int VELOC_Restart_test(const char *name, int version);
 VARVE_API int VELOC_Restart(const char *name, int version);
 VARVE_API int VELOC_Restart_begin(const char *name, int version);

@@ -2,6 +2,7 @@
 # What the programs of this folder need around them.
 #
 #     run.sh calls FLAVOUR PROGRAM          every call, 2 ranks
+#     run.sh trouble FLAVOUR PROGRAM PART   one part of trouble.c, 2 ranks
 #     run.sh single FLAVOUR PROGRAM         the same by processes that are each for themselves
 #     run.sh keys FLAVOUR PROGRAM VARVE     the keys of the configuration file
 . "$(dirname "$0")/../mpi/mpi.sh"
@@ -20,6 +21,14 @@ calls() {
     [ $code -eq 77 ] && exit 77
     [ $code -eq 0 ] || fail "ended with $code"
     [ "$(grep -c ': all calls$' "$work/calls.log")" -eq 2 ] || fail "a rank is missing"
+}
+
+trouble() {
+    run_mpi "$1" 2 "$2" "$work" "$3" >"$work/trouble.log" 2>&1
+    code=$?
+    [ $code -eq 77 ] && exit 77
+    [ $code -eq 0 ] || fail "ended with $code"
+    [ "$(grep -c ': all calls$' "$work/trouble.log")" -eq 2 ] || fail "a rank is missing"
 }
 
 single() {

@@ -1,0 +1,103 @@
+/* What a job does when the store cannot be read, or a checkpoint fails, for a while.  trouble FOLDER PART */
+#include "veloc.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define COUNT 200000
+#define OK VELOC_SUCCESS
+#define BAD VELOC_FAILURE
+
+static int rank, ranks, step, failed;
+static double *data;
+static char folder[512];
+
+#define IS(call, must) is(#call, call, must, __LINE__)
+static void is(const char *what, int got, int must, int line) {
+    if (got != must) {
+        printf("FAILED: rank %d, line %d: %s is %d, not %d\n", rank, line, what, got, must);
+        failed = 1;
+    }
+}
+
+static void init(const char *mode) {
+    char persistent[600], scratch[600];
+    snprintf(persistent, sizeof persistent, "%s/persistent", folder);
+    snprintf(scratch, sizeof scratch, "%s/scratch", folder);
+    setenv("VELOC_PERSISTENT", persistent, 1);
+    setenv("VELOC_SCRATCH", scratch, 1);
+    setenv("VELOC_MODE", mode, 1);
+    IS(VELOC_Init(MPI_COMM_WORLD, NULL), OK);
+    IS(VELOC_Mem_protect(0, &step, 1, sizeof step), OK);
+    IS(VELOC_Mem_protect(1, data, COUNT, sizeof *data), OK);
+}
+
+static void fill(int version) {
+    step = version;
+    for (int i = 0; i < COUNT; i++)
+        data[i] = version * 1000.0 + rank * 7 + i;
+}
+
+static void limit(int resource, rlim_t bound) {
+    struct rlimit now;
+    getrlimit(resource, &now);
+    now.rlim_cur = bound < now.rlim_max ? bound : now.rlim_max;
+    IS(setrlimit(resource, &now), 0);
+}
+
+/* ---- the store cannot be read ---- */
+
+/* No file can be opened on one rank: what is stored is neither damaged nor missing. */
+static void unread(int which) {
+    const char *new_name = which == 0 ? "new0" : "new1";
+    struct rlimit before;
+    getrlimit(RLIMIT_NOFILE, &before);
+    if (rank == which)
+        limit(RLIMIT_NOFILE, 3);
+    IS(VELOC_Restart_test("heat", 0), BAD);
+    IS(VELOC_Restart_test(new_name, 0), BAD); /* its session does not open */
+    limit(RLIMIT_NOFILE, before.rlim_cur);
+    IS(VELOC_Checkpoint("heat", 100 + which), BAD);
+    IS(VELOC_Checkpoint(new_name, 1), BAD);
+    IS(VELOC_Checkpoint_finished(), 1);
+    IS(VELOC_Checkpoint_wait(), OK);
+    IS(VELOC_Restart_test("heat", 0), 20 + which);
+    IS(VELOC_Restart_test(new_name, 0), BAD);
+    IS(VELOC_Checkpoint("heat", 21 + which), OK);
+    IS(VELOC_Checkpoint(new_name, 1), OK);
+}
+
+static void looks(void) {
+    init("sync");
+    fill(10);
+    IS(VELOC_Checkpoint("heat", 10), OK);
+    fill(20);
+    IS(VELOC_Checkpoint("heat", 20), OK);
+    IS(VELOC_Finalize(1), OK);
+    init("sync");
+    unread(0);
+    unread(1);
+    IS(VELOC_Restart("heat", 20), OK);
+    IS(step, 20);
+    IS(VELOC_Finalize(1), OK);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    snprintf(folder, sizeof folder, "%s", argv[1]);
+    data = malloc(COUNT * sizeof *data);
+    if (argc == 3 && strcmp(argv[2], "looks") == 0)
+        looks();
+    else
+        failed = 1;
+    free(data);
+    printf("rank %d: %s\n", rank, failed ? "failed" : "all calls");
+    MPI_Finalize();
+    return failed;
+}
