@@ -1,5 +1,5 @@
-/* Files that the program writes and reads itself. In scratch there is a file only between begin and end of a checkpoint
- * or a restart: what it holds is stored as a region. */
+/* Files that the program writes and reads itself. In scratch there is a file only until its checkpoint is stored, or
+ * its restart has ended: what it holds is stored as a region. */
 #include "layer.h"
 
 #include <dirent.h>

@@ -28,7 +28,10 @@ struct name {
     int has_file; /* the session has FILE_REGION */
     int *bad;     /* versions that were found damaged in this run */
     size_t bad_count;
-    int tried; /* the version whose restart has begun last, or -1 */
+    int is_in_flight;       /* a checkpoint was begun, and what became of it was not asked yet */
+    int has_earlier_failed; /* one before the last: VELOC_Checkpoint_wait says so once */
+    char *file;             /* of the checkpoint in flight, in scratch, or NULL */
+    int tried;              /* the version whose restart has begun last, or -1 */
 };
 
 struct stored {
@@ -88,6 +91,9 @@ int vl_hand_over(struct phase *phase, int is_restart); /* the session gets what 
 void vl_forget_regions(void);
 void vl_note_digests(const struct phase *phase);
 int vl_changed(const struct phase *phase, int *id); /* 1 if a region differs from its digest, and which */
+
+/* save.c: wait for the checkpoint in flight, if there is one. If it fails, the next VELOC_Checkpoint_wait does. */
+void vl_settle_earlier(struct name *name);
 
 /* file.c */
 int vl_file_open(const char *call, struct phase *phase, int flags);

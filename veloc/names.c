@@ -56,6 +56,7 @@ static void free_name(struct name *name) {
         free(name->own);
         free(name->known);
         free(name->bad);
+        free(name->file);
         free(name);
     }
 }

@@ -182,8 +182,10 @@ static int is_wanted(const struct name *name, int version, int most) {
 static int find_newest(struct name *name, int most, int *found) {
     struct list list = {0};
     int is_so = 0, rc = vl_open("VELOC_Restart_test", name);
-    if (rc == 0)
+    if (rc == 0) {
+        vl_settle_earlier(name);
         rc = list_versions(name->own, &list);
+    }
     for (int i = 0; rc == 0 && i < list.count && is_so == 0; i++) {
         if (!is_wanted(name, list.entries[i].version, most))
             continue;
@@ -242,6 +244,7 @@ int VELOC_Restart_begin(const char *name, int version) {
     struct name *known = vl_name("VELOC_Restart_begin", name, version, is_free);
     if (!known || vl_open("VELOC_Restart_begin", known) != 0)
         return VELOC_FAILURE;
+    vl_settle_earlier(known);
     phase->name = known;
     phase->version = known->tried = version;
     int rc = look_at(phase);

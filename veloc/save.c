@@ -3,7 +3,34 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+/* ---- the one before ---- */
+
+/* It is known what became of the last checkpoint. The file of one that failed stays: nothing else has its bytes. */
+static int settle(const char *call, struct name *name, int rc) {
+    struct varve_stats stats = {.size = sizeof stats};
+    varve_stats_get(name->session, &stats);
+    if (rc >= 0 && name->file)
+        unlink(name->file);
+    free(name->file);
+    name->file = NULL;
+    name->is_in_flight = 0;
+    return vl_result(call, name, (int)stats.version, rc);
+}
+
+static void settle_earlier(struct name *name, int rc) {
+    if (settle("an earlier checkpoint", name, rc) != VELOC_SUCCESS)
+        name->has_earlier_failed = 1;
+}
+
+void vl_settle_earlier(struct name *name) {
+    if (name->is_in_flight)
+        settle_earlier(name, varve_wait(name->session));
+}
+
+/* ---- the begin ---- */
 
 /* A first run that is none would bury what is stored, and with max_versions delete it. */
 static int is_seen(const struct name *name, int version) {
@@ -23,6 +50,9 @@ int VELOC_Checkpoint_begin(const char *name, int version) {
     struct name *known = vl_name("VELOC_Checkpoint_begin", name, version, is_free);
     if (!known || !is_seen(known, version) || vl_open("VELOC_Checkpoint_begin", known) != 0)
         return VELOC_FAILURE;
+    int tested = known->is_in_flight ? varve_test(known->session) : 0;
+    if (tested != 0) /* scratch need not have room for two files */
+        settle_earlier(known, tested);
     phase->name = known;
     phase->version = version;
     return VELOC_SUCCESS;
@@ -64,14 +94,16 @@ static int is_ready(const char *call, struct phase *phase, int is_checked) {
 }
 
 static int store(const char *call, struct phase *phase) {
-    int rc = varve_checkpoint(phase->name->session, phase->version);
-    if (rc == VARVE_EARLIER_FAILED) { /* this one has begun */
-        vl_result("an earlier checkpoint", phase->name, phase->version, rc);
-        rc = 0;
+    struct name *name = phase->name;
+    vl_settle_earlier(name);
+    int rc = varve_checkpoint(name->session, phase->version);
+    if (rc == 0 && vl_layer.is_sync) {
+        rc = varve_wait(name->session);
+    } else if (rc == 0) {
+        name->is_in_flight = 1;
+        name->file = phase->has_file ? strdup(phase->file) : NULL; /* without memory VELOC_Cleanup removes it */
     }
-    if (rc == 0 && vl_layer.is_sync)
-        rc = varve_wait(phase->name->session);
-    return vl_result(call, phase->name, phase->version, rc);
+    return vl_result(call, name, phase->version, rc);
 }
 
 /* One rank that was not successful is enough: there is no such version then. */
@@ -89,7 +121,7 @@ static int end(const char *call, int success, int is_checked) {
                 is_mine ? "another rank was not successful" : "this rank was not successful");
     if (phase->fd >= 0)
         close(phase->fd);
-    if (rc == VELOC_SUCCESS)
+    if (rc == VELOC_SUCCESS && vl_layer.is_sync)
         vl_file_remove(phase);
     vl_close_phase(phase);
     return rc;
@@ -115,24 +147,31 @@ int VELOC_Checkpoint_wait(void) {
     if (!vl_layer.is_open || vl_layer.saving.name)
         return vl_fail("VELOC_Checkpoint_wait", "VELOC_Init and VELOC_Checkpoint_end come first");
     for (size_t i = 0; i < vl_layer.name_count; i++) {
-        struct varve_stats stats = {.size = sizeof stats};
         struct name *name = vl_layer.names[i];
-        if (!name->session)
-            continue;
-        int waited = varve_wait(name->session);
-        varve_stats_get(name->session, &stats);
-        if (vl_result("VELOC_Checkpoint_wait", name, (int)stats.version, waited) != VELOC_SUCCESS)
+        if (name->session && settle("VELOC_Checkpoint_wait", name, varve_wait(name->session)) != VELOC_SUCCESS)
             rc = VELOC_FAILURE;
+        if (name->has_earlier_failed) {
+            if (vl_is_teller())
+                vl_fail("VELOC_Checkpoint_wait", "%s: a checkpoint before the last has failed, as was said",
+                        name->name);
+            name->has_earlier_failed = 0;
+            rc = VELOC_FAILURE;
+        }
     }
     return rc;
 }
 
 int VELOC_Checkpoint_finished(void) {
-    int is_finished = 1;
+    int is_finished = 1, rc = VELOC_SUCCESS;
     if (!vl_layer.is_open || vl_layer.saving.name)
         return vl_fail("VELOC_Checkpoint_finished", "VELOC_Init and VELOC_Checkpoint_end come first");
-    for (size_t i = 0; i < vl_layer.name_count; i++)
-        if (vl_layer.names[i]->session && varve_test(vl_layer.names[i]->session) == 0)
+    for (size_t i = 0; i < vl_layer.name_count; i++) {
+        struct name *name = vl_layer.names[i];
+        int tested = name->session ? varve_test(name->session) : 1;
+        if (tested == 0)
             is_finished = 0;
-    return is_finished;
+        else if (name->session && settle("VELOC_Checkpoint_finished", name, tested) != VELOC_SUCCESS)
+            rc = VELOC_FAILURE;
+    }
+    return rc == VELOC_SUCCESS ? is_finished : rc;
 }

@@ -54,7 +54,7 @@ VARVE_API int VELOC_Checkpoint_selective(int mode, int *ids, int id_count); /* l
 VARVE_API int VELOC_Checkpoint_mem(void);                                   /* local */
 VARVE_API int VELOC_Checkpoint_end(int success);
 VARVE_API int VELOC_Checkpoint_wait(void);
-VARVE_API int VELOC_Checkpoint_finished(void); /* 1, or 0 while one is still being stored */
+VARVE_API int VELOC_Checkpoint_finished(void); /* 1, or 0 while one is still being stored; VELOC_FAILURE if it failed */
 
 /* The newest version that was read back and is whole on all ranks, or VELOC_FAILURE. Above 0, `version` is the highest
  * one that is wanted; if this run has restored it already, only older ones are. If it could not look, because the store

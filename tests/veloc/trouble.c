@@ -86,6 +86,87 @@ static void looks(void) {
     IS(VELOC_Finalize(1), OK);
 }
 
+/* ---- checkpoints that fail after their call has returned ---- */
+
+static int save(int version) {
+    fill(version);
+    IS(VELOC_Checkpoint_begin("heat", version), OK);
+    IS(VELOC_Checkpoint_mem(), OK);
+    return VELOC_Checkpoint_end(1);
+}
+
+/* Files cannot grow until it is known what became of it. */
+static void save_in_vain(int version) {
+    limit(RLIMIT_FSIZE, 4096);
+    IS(save(version), OK);
+}
+
+static int finished(void) {
+    int is_finished, tries = 0;
+    while ((is_finished = VELOC_Checkpoint_finished()) == 0 && tries++ < 10000)
+        usleep(1000);
+    return is_finished;
+}
+
+static void later(void) {
+    struct rlimit before;
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    init("async");
+    IS(save(10), OK);
+    IS(finished(), 1);
+    save_in_vain(20);
+    IS(VELOC_Restart_test("heat", 0), 10);
+    limit(RLIMIT_FSIZE, before.rlim_cur);
+    IS(save(30), OK);
+    IS(VELOC_Checkpoint_wait(), BAD); /* 20, once */
+    IS(VELOC_Checkpoint_wait(), OK);
+    save_in_vain(40);
+    IS(finished(), BAD);
+    limit(RLIMIT_FSIZE, before.rlim_cur);
+    IS(save(50), OK);
+    IS(VELOC_Checkpoint_wait(), OK); /* 40 was told */
+    save_in_vain(60);
+    usleep(1500000);
+    limit(RLIMIT_FSIZE, before.rlim_cur);
+    IS(save(70), OK);
+    IS(VELOC_Restart_test("heat", 0), 70); /* it waits for what is in flight */
+    IS(VELOC_Restart_test("heat", 69), 50);
+    IS(VELOC_Finalize(1), BAD); /* 60 */
+}
+
+/* ---- files ---- */
+
+static char routed[VELOC_MAX_NAME];
+static int save_file(int version) {
+    IS(VELOC_Checkpoint_begin("files", version), OK);
+    IS(VELOC_Route_file("x", routed), OK);
+    FILE *file = fopen(routed, "wb");
+    IS(file && fwrite(data, sizeof *data, COUNT, file) == COUNT && fclose(file) == 0, 1);
+    return VELOC_Checkpoint_end(1);
+}
+
+/* With a store that is slow: VARVE_FAULT. */
+static void scratch(void) {
+    init("async");
+    fill(1);
+    for (int version = 1; version <= 3; version++) {
+        IS(save_file(version), OK);
+        IS(access(routed, F_OK), 0);
+        IS(version == 1 ? VELOC_Checkpoint_wait() : version == 2 ? finished() - 1 : VELOC_Finalize(1), OK);
+        IS(access(routed, F_OK), -1);
+    }
+    init("async");
+    IS(save_file(4), OK);
+    char earlier[VELOC_MAX_NAME];
+    memcpy(earlier, routed, sizeof earlier);
+    IS(save_file(5), OK);
+    IS(access(earlier, F_OK), -1);
+    IS(access(routed, F_OK), 0);
+    IS(VELOC_Finalize(1), OK);
+    IS(access(routed, F_OK), -1);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -94,6 +175,10 @@ int main(int argc, char **argv) {
     data = malloc(COUNT * sizeof *data);
     if (argc == 3 && strcmp(argv[2], "looks") == 0)
         looks();
+    else if (argc == 3 && strcmp(argv[2], "later") == 0)
+        later();
+    else if (argc == 3 && strcmp(argv[2], "scratch") == 0)
+        scratch();
     else
         failed = 1;
     free(data);
