@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int vl_file_open(const char *call, struct phase *phase, int flags) {
+/* Names in scratch can be guessed: a link that somebody has put there is not followed. A new file takes the place of
+ * what a killed run has left. */
+int vl_file_open(const char *call, struct phase *phase, int is_new) {
+    int flags = O_NOFOLLOW | O_CLOEXEC | (is_new ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
     if (!vl_layer.scratch)
         return vl_fail(call, "the configuration has no key scratch: where are files written?");
     if (mkdir(vl_layer.scratch, 0777) != 0 && errno != EEXIST)
@@ -17,7 +20,9 @@ int vl_file_open(const char *call, struct phase *phase, int flags) {
     if (snprintf(phase->file, sizeof phase->file, "%s/%s-%d-%d.dat", vl_layer.scratch, phase->name->name, vl_layer.rank,
                  phase->version) >= (int)sizeof phase->file)
         return vl_fail(call, "scratch: the path has more than %d bytes", VELOC_MAX_NAME - 1);
-    phase->fd = open(phase->file, flags | O_CLOEXEC, 0666);
+    if (is_new && unlink(phase->file) != 0 && errno != ENOENT)
+        return vl_fail(call, "%s: %s", phase->file, strerror(errno));
+    phase->fd = open(phase->file, flags, 0666);
     return phase->fd >= 0 ? 0 : vl_fail(call, "%s: %s", phase->file, strerror(errno));
 }
 
@@ -78,13 +83,13 @@ int vl_file_protect(struct phase *phase) {
 
 /* ---- the calls ---- */
 
-/* What a killed run has left under this name must not be taken for this one's. */
+/* The program makes the file: here it is only tried whether it can. */
 static int route_new(struct phase *phase) {
     if (phase->has_file)
         return 0;
     if (phase->is_chosen)
         return vl_fail("VELOC_Route_file", "this checkpoint has memory; use another name for the file");
-    if (vl_file_open("VELOC_Route_file", phase, O_WRONLY | O_CREAT) != 0)
+    if (vl_file_open("VELOC_Route_file", phase, 1) != 0)
         return VELOC_FAILURE;
     close(phase->fd);
     if (unlink(phase->file) != 0)
@@ -106,19 +111,35 @@ int VELOC_Route_file(const char *original, char *routed) {
     return VELOC_SUCCESS;
 }
 
-int VELOC_Cleanup(const char *name) {
-    char path[VELOC_MAX_NAME + 300], end;
+/* As vl_file_open makes it, and no more. */
+static int is_ours(const char *entry, const char *name) {
+    char must[300];
+    size_t length = strlen(name);
     int rank, version;
-    size_t length = name ? strlen(name) : 0;
+    if (strncmp(entry, name, length) != 0 || sscanf(entry + length, "-%d-%d", &rank, &version) != 2)
+        return 0;
+    snprintf(must, sizeof must, "%s-%d-%d.dat", name, rank, version);
+    return rank == vl_layer.rank && strcmp(entry, must) == 0;
+}
+
+/* By this run: by what has begun, or by a checkpoint in flight. */
+static int is_in_use(const char *path) {
+    for (size_t i = 0; i < vl_layer.name_count; i++)
+        if (vl_layer.names[i]->file && strcmp(vl_layer.names[i]->file, path) == 0)
+            return 1;
+    return (vl_layer.saving.name && strcmp(vl_layer.saving.file, path) == 0) ||
+           (vl_layer.restoring.name && strcmp(vl_layer.restoring.file, path) == 0);
+}
+
+int VELOC_Cleanup(const char *name) {
+    char path[VELOC_MAX_NAME + 300];
     DIR *folder;
-    if (!vl_layer.is_open || length == 0)
+    if (!vl_layer.is_open || !name || !*name)
         return vl_fail("VELOC_Cleanup", "VELOC_Init comes first, and there must be a name");
     folder = vl_layer.scratch ? opendir(vl_layer.scratch) : NULL;
     for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        if (strncmp(entry->d_name, name, length) != 0 ||
-            sscanf(entry->d_name + length, "-%d-%d.da%c", &rank, &version, &end) != 3 || rank != vl_layer.rank)
-            continue;
-        if (snprintf(path, sizeof path, "%s/%s", vl_layer.scratch, entry->d_name) < (int)sizeof path)
+        int used = snprintf(path, sizeof path, "%s/%s", vl_layer.scratch, entry->d_name);
+        if (used < (int)sizeof path && is_ours(entry->d_name, name) && !is_in_use(path))
             unlink(path);
     }
     if (folder)

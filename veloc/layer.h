@@ -96,7 +96,7 @@ int vl_changed(const struct phase *phase, int *id); /* 1 if a region differs fro
 void vl_settle_earlier(struct name *name);
 
 /* file.c */
-int vl_file_open(const char *call, struct phase *phase, int flags);
+int vl_file_open(const char *call, struct phase *phase, int is_new);
 int vl_file_protect(struct phase *phase);
 void vl_file_remove(struct phase *phase);
 #endif

@@ -2,7 +2,6 @@
 #include "layer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -227,7 +226,7 @@ static int bring_file(struct phase *phase) {
         return VELOC_SUCCESS;
     phase->fd = -1;
     if (phase->has_file)
-        is_ready = vl_file_open(call, phase, O_RDWR | O_CREAT | O_TRUNC) == 0 && vl_file_protect(phase) == 0;
+        is_ready = vl_file_open(call, phase, 1) == 0 && vl_file_protect(phase) == 0;
     rc = VELOC_FAILURE;
     if (vl_on_all(is_ready))
         rc = restart_regions(call, phase, &region, phase->has_file ? 1 : 0);

@@ -1,7 +1,6 @@
 /* Checkpoints. The memory is stored as it is in VELOC_Checkpoint_end, inside which all ranks agree. */
 #include "layer.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -79,7 +78,7 @@ int VELOC_Checkpoint_mem(void) {
 static int is_ready(const char *call, struct phase *phase, int is_checked) {
     int id;
     if (phase->has_file)
-        return vl_file_open(call, phase, O_RDONLY) == 0 && vl_file_protect(phase) == 0;
+        return vl_file_open(call, phase, 0) == 0 && vl_file_protect(phase) == 0;
     if (!phase->is_chosen) {
         vl_fail(call, "%s@%d: neither VELOC_Checkpoint_mem nor VELOC_Route_file has given it anything",
                 phase->name->name, phase->version);

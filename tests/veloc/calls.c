@@ -291,6 +291,54 @@ static void files(void) {
     IS(access(path, F_OK), -1);
 }
 
+/* Files of others in scratch, and of what has begun. */
+static void cleanup(void) {
+    const char *const others[] = {"files-%d-100.data", "files-%d-5.dat.bak", "files-%d-05.dat", "files-%d- 5.dat"};
+    char path[VELOC_MAX_NAME], name[64];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(name, sizeof name, others[i], rank);
+        snprintf(path, sizeof path, "%s/scratch/%s", folder, name);
+        put(path, "not ours");
+        IS(VELOC_Cleanup("files"), OK);
+        IS(access(path, F_OK), 0);
+    }
+    IS(VELOC_Checkpoint_begin("files", 5), OK);
+    IS(VELOC_Route_file("x", path), OK);
+    put(path, "begun");
+    IS(VELOC_Cleanup("files"), OK);
+    IS(VELOC_Checkpoint_end(1), OK);
+    IS(VELOC_Restart_begin("files", 5), OK);
+    IS(VELOC_Cleanup("files"), OK);
+    IS(access(path, F_OK), 0);
+    IS(VELOC_Restart_end(1), OK);
+}
+
+/* Links at names that can be guessed: nothing is written or read through them. */
+static void links(void) {
+    char path[VELOC_MAX_NAME], link[VELOC_MAX_NAME], target[VELOC_MAX_NAME];
+    struct stat status;
+    snprintf(target, sizeof target, "%s/target.%d", folder, rank);
+    snprintf(link, sizeof link, "%s/scratch/files-%d-6.dat", folder, rank);
+    IS(symlink(target, link), 0);
+    IS(VELOC_Checkpoint_begin("files", 6), OK);
+    IS(VELOC_Route_file("x", path), OK);
+    IS(strcmp(path, link), 0);
+    IS(access(target, F_OK), -1);
+    put(target, "secret");
+    IS(symlink(target, link), 0);
+    IS(VELOC_Checkpoint_end(1), BAD);
+    IS(unlink(link), 0);
+    IS(VELOC_Checkpoint_begin("files", 7), OK);
+    IS(VELOC_Route_file("x", path), OK);
+    put(path, "not a secret, and longer");
+    IS(VELOC_Checkpoint_end(1), OK);
+    IS(symlink(target, path), 0);
+    IS(VELOC_Restart_begin("files", 7), OK);
+    IS(lstat(path, &status) == 0 && S_ISREG(status.st_mode), 1);
+    IS(stat(target, &status) == 0 && status.st_size == 6, 1);
+    IS(VELOC_Restart_end(1), OK);
+}
+
 static void again(void) {
     IS(VELOC_Finalize(0), OK);
     IS(VELOC_Finalize(0), BAD);
@@ -332,6 +380,8 @@ int main(int argc, char **argv) {
     phases();
     names();
     files();
+    cleanup();
+    links();
     again();
     free(data);
     printf("rank %d: %s\n", rank, failed ? "failed" : "all calls");

@@ -153,6 +153,8 @@ static void scratch(void) {
     for (int version = 1; version <= 3; version++) {
         IS(save_file(version), OK);
         IS(access(routed, F_OK), 0);
+        IS(VELOC_Cleanup("files"), OK);
+        IS(access(routed, F_OK), 0);
         IS(version == 1 ? VELOC_Checkpoint_wait() : version == 2 ? finished() - 1 : VELOC_Finalize(1), OK);
         IS(access(routed, F_OK), -1);
     }
