@@ -26,7 +26,7 @@ struct name {
     int *known; /* ids that the session has */
     size_t known_count;
     int has_file; /* the session has FILE_REGION */
-    int *bad;     /* versions that were found damaged in this run */
+    int *bad;     /* versions that were found damaged in this run, and not stored anew */
     size_t bad_count;
     int is_in_flight;       /* a checkpoint was begun, and what became of it was not asked yet */
     int has_earlier_failed; /* one before the last: VELOC_Checkpoint_wait says so once */

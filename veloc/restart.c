@@ -186,7 +186,7 @@ static int find_newest(struct name *name, int most, int *found) {
         rc = list_versions(name->own, &list);
     }
     for (int i = 0; rc == 0 && i < list.count && is_so == 0; i++) {
-        if (!is_wanted(name, list.entries[i].version, most))
+        if (!vl_on_all(is_wanted(name, list.entries[i].version, most))) /* one may have had no memory to mark it */
             continue;
         is_so = is_whole(name, list.entries[i]);
         if (is_so > 0)

@@ -92,6 +92,13 @@ static int is_ready(const char *call, struct phase *phase, int is_checked) {
     return vl_hand_over(phase, 0) == 0;
 }
 
+/* What is stored anew is not what was found damaged. */
+static void unmark_bad(struct name *name, int version) {
+    for (size_t i = name->bad_count; i-- > 0;)
+        if (name->bad[i] == version)
+            name->bad[i] = name->bad[--name->bad_count];
+}
+
 static int store(const char *call, struct phase *phase) {
     struct name *name = phase->name;
     vl_settle_earlier(name);
@@ -102,6 +109,8 @@ static int store(const char *call, struct phase *phase) {
         name->is_in_flight = 1;
         name->file = phase->has_file ? strdup(phase->file) : NULL; /* without memory VELOC_Cleanup removes it */
     }
+    if (rc == 0)
+        unmark_bad(name, phase->version);
     return vl_result(call, name, phase->version, rc);
 }
 

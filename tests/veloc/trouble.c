@@ -71,6 +71,24 @@ static void unread(int which) {
     IS(VELOC_Checkpoint(new_name, 1), OK);
 }
 
+/* One more file can be opened each time: wherever it fails, the newest version is not passed over. */
+static void nearly_read(int newest) {
+    struct rlimit before;
+    getrlimit(RLIMIT_NOFILE, &before);
+    for (int more = 0; more < 12; more++) {
+        int lowest = dup(0);
+        close(lowest);
+        if (rank == 1)
+            limit(RLIMIT_NOFILE, (rlim_t)(lowest + more));
+        int found = VELOC_Restart_test("heat", 0);
+        limit(RLIMIT_NOFILE, before.rlim_cur);
+        IS(found == BAD ? newest : found, newest);
+        if (found == BAD)
+            IS(VELOC_Checkpoint("heat", newest + 1), BAD);
+    }
+    IS(VELOC_Restart_test("heat", 0), newest);
+}
+
 static void looks(void) {
     init("sync");
     fill(10);
@@ -81,8 +99,66 @@ static void looks(void) {
     init("sync");
     unread(0);
     unread(1);
+    nearly_read(22);
     IS(VELOC_Restart("heat", 20), OK);
     IS(step, 20);
+    IS(VELOC_Finalize(1), OK);
+}
+
+/* ---- damage ---- */
+
+static const char *damaged_part, *damaged_version;
+static int damaged;
+static int damage_one(const char *path, const struct stat *status, int kind, struct FTW *at) {
+    (void)at;
+    if (kind != FTW_F || status->st_size < 16 || !strstr(path, damaged_part) || !strstr(path, damaged_version))
+        return 0;
+    FILE *file = fopen(path, "r+b");
+    IS(file && fseek(file, (long)status->st_size / 2, SEEK_SET) == 0, 1);
+    int byte = file ? fgetc(file) : 0;
+    IS(file && fseek(file, -1, SEEK_CUR) == 0 && fputc(byte ^ 255, file) != EOF && fclose(file) == 0, 1);
+    damaged++;
+    return 0;
+}
+
+/* Every file of a version, which is in their paths in hex. */
+static void damage(const char *part, const char *version) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/persistent/varve", folder);
+    MPI_Barrier(MPI_COMM_WORLD);
+    damaged_part = part;
+    damaged_version = version;
+    damaged = 0;
+    if (rank == 0) {
+        IS(nftw(path, damage_one, 16, FTW_PHYS), 0);
+        IS(damaged > 0, 1);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* A version that was damaged is offered again when it has been stored anew. */
+static void anew(void) {
+    init("sync");
+    for (int version = 16; version <= 64; version += 16) {
+        fill(version);
+        IS(VELOC_Checkpoint("heat", version), OK);
+    }
+    IS(VELOC_Finalize(1), OK);
+    damage("/n/heat/record/", "ffffffffffffffbf"); /* 64: counted down */
+    damage("/n/heat/data/", "0000000000000030");   /* 48 */
+    init("sync");
+    IS(VELOC_Restart_test("heat", 0), 32);
+    IS(VELOC_Restart("heat", 32), OK);
+    IS(step, 32);
+    fill(48);
+    IS(VELOC_Checkpoint("heat", 48), OK);
+    IS(VELOC_Restart_test("heat", 0), 48);
+    fill(64);
+    IS(VELOC_Checkpoint("heat", 64), OK);
+    IS(VELOC_Restart_test("heat", 0), 64);
+    fill(0);
+    IS(VELOC_Restart("heat", 64), OK);
+    IS(step, 64);
     IS(VELOC_Finalize(1), OK);
 }
 
@@ -177,6 +253,8 @@ int main(int argc, char **argv) {
     data = malloc(COUNT * sizeof *data);
     if (argc == 3 && strcmp(argv[2], "looks") == 0)
         looks();
+    else if (argc == 3 && strcmp(argv[2], "anew") == 0)
+        anew();
     else if (argc == 3 && strcmp(argv[2], "later") == 0)
         later();
     else if (argc == 3 && strcmp(argv[2], "scratch") == 0)
