@@ -130,7 +130,7 @@ static void put_row(FILE *out, const char *name, const struct analyze_counts *co
     put_cell(out, counts->earlier);
     put_cell(out, counts->fresh);
     put_cell(out, counts->fine_zero + counts->fine_known);
-    put_cell(out, counts->stored);
+    put_cell(out, counts->stored + counts->metadata);
     fputs("</tr>\n", out);
 }
 

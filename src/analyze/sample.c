@@ -7,6 +7,7 @@
 
 #include "analyze/analyze_private.h"
 #include "files/error.h"
+#include "files/found.h"
 #include "files/walk.h"
 
 #define UNIT 64u                  /* pages that are taken together: a quarter of a block */
@@ -134,34 +135,11 @@ static int on_load(void *arg, uint64_t offset, const void *buffer, size_t size, 
     return -ENOTSUP; /* nothing is restored here */
 }
 
-static size_t element_of(int type) {
-    switch (type) {
-    case VARVE_I16:
-    case VARVE_U16:
-    case VARVE_F16:
-    case VARVE_BF16:
-        return 2;
-    case VARVE_I32:
-    case VARVE_U32:
-    case VARVE_F32:
-        return 4;
-    case VARVE_I64:
-    case VARVE_U64:
-    case VARVE_F64:
-    case VARVE_C64:
-        return 8;
-    case VARVE_C128:
-        return 16;
-    default:
-        return 1;
-    }
-}
-
 /* Rows as long as those of the whole; what is no whole row at the end is left out. */
 static int protect_slice(struct varve_session *session, const struct sample *sample, struct slice *slice) {
     const struct varve_callbacks callbacks = {sizeof callbacks, on_length, on_save, on_load, VARVE_LARGE};
     struct varve_array array = {.size = sizeof array, .type = sample->type, .dims = 1};
-    size_t element = element_of(sample->type), row = (size_t)sample->row * element;
+    size_t element = files_element_size(sample->type), row = (size_t)sample->row * element;
     char name[NAME_MOST + 24];
 
     if (row > element && slice->size >= row) {

@@ -17,6 +17,10 @@ static const unsigned element_sizes[] = {
 };
 #define TYPE_COUNT (sizeof element_sizes / sizeof element_sizes[0])
 
+size_t files_element_size(int type) {
+    return type >= 0 && (size_t)type < TYPE_COUNT ? element_sizes[type] : 1;
+}
+
 void files_found_clear(struct files_found *found) {
     for (size_t i = 0; i < found->count; i++)
         free(found->variables[i].name);

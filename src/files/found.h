@@ -33,6 +33,8 @@ struct files_found {
     size_t extent_count, extent_capacity;
 };
 
+/* Bytes of one element of a type; 1 where the type is not known. */
+size_t files_element_size(int type);
 void files_found_clear(struct files_found *found);
 /* Add a variable without extents; its extents follow. 0, -ENOMEM, or -E2BIG beyond the limits. */
 int files_found_variable(struct files_found *found, const char *name, const struct files_variable *like);

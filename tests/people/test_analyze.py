@@ -241,6 +241,9 @@ class Tells(InFolder):
         self.assertNotRegex(text, r"https?:|url\(|@import|<link|src=")
         stored = of(lines("analyze", self.path("<b>v&amp;"), self.path("<b>v&amp;")), "summary")[0]
         self.assertIn("128 KiB", parsed.data)
+        table = varve("analyze", self.path("<b>v&amp;"), self.path("<b>v&amp;")).stdout.splitlines()
+        last = [line for line in table if line.split()[:2] == ["0", "all"]][0].split()[-2:]
+        self.assertRegex(text, "<td>all</td>.*<td>%s</td></tr>" % re.escape(" ".join(last)))  # told alike on both
         self.assertEqual(stored["looks"], 2)
 
     def test_page_is_there(self):
