@@ -36,6 +36,7 @@ odd() {
 killed() {
     program=$1
     run 0 "$VARVE" run -- "$program" whole 40 -1
+    has '[0-9] allocations without names are protected here'
     grep -v 'begins at' out >expected
     [ -s expected ] || fail "it says nothing"
     for at in 10 25; do
@@ -72,6 +73,7 @@ without() {
     run 3 "$BIN/preload-steps" other 40 -1 heap=data
     has 'libvarve_preload is not loaded: start the program by `varve run'
     run 0 "$BIN/preload-steps" other 40 -1
+    has 'nothing is protected: a checkpoint holds no memory'
     run 4 "$VARVE" run -- "$BIN/preload-steps" other 40 -1
     has 'has none of this place and number'
     cp "$BIN/preload-steps" renamed
