@@ -17,6 +17,7 @@
  *                          are stored once, whatever the coding
  *   ratio_coding           what was encoded over what it became
  *   compress_over_memcpy   speed of the coding alone, on one thread (codec_speed.h); null if it has nothing to do
+ *   memcpy_speed           that of memcpy, of the same pieces in the same rounds; bytes per second
  *   durable_least, cpu     the shortest round; seconds of processor time, the median of the rounds
  *   auto_over_best         durable of the best fixed choice, over that of auto
  *   auto_over_best_least   the same with the shortest rounds: what others do on the machine is hardly in it
@@ -232,6 +233,7 @@ static void report(const struct data *data, double speed, const struct codec *co
     print_number("ratio_coding", stored > 0 ? (double)stats->bytes_new / stored : 0);
     print_number("compress_over_memcpy", codec->speed.compress);
     print_number("decompress_over_memcpy", codec->speed.decompress);
+    print_number("memcpy_speed", codec->speed.memcpy_speed);
     printf(",\"checkpoints\":%u,\"durable\":%.5f,\"durable_least\":%.5f,\"first\":%.5f,\"cpu\":%.5f,\"rounds\":%zu",
            checkpoints, median_of(codec), least_of(codec), first_of(codec), bench_median(codec->cpu, codec->rounds),
            codec->rounds);

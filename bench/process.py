@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Processes that nobody changed: `varve dump` beside `criu dump` and what compresses its images.
 
-    process.py [--processes 1,2,4,8] [--versions 5] [--mib 128] [--repeat 3] [--varve V] [--criu C] [--json] FOLDER
+    process.py [--processes 1,2,4,8] [--versions 5] [--mib 128] [--repeat 3] [--varve V] [--criu C] [--check]
+               [--json] FOLDER
 
 Each process is Python with NumPy and has --mib MiB: half is a table that all of them share by chance (each has made its
 own), a quarter is a smooth field that changes everywhere between two versions, a quarter is random numbers of which a
@@ -17,9 +18,14 @@ Bytes are those of all versions so far:
   all | zstd --long    images of all versions so far in one archive, with a window of 2 GiB: none can be had alone
   varve                all files of the store; and of one with VARVE_CODEC=size, which compresses whatever it costs
 
+Two programs run on while they are dumped twice, a second apart: Python that sleeps, and Python that replaces random
+numbers. "new pages" are pages of the second images that are nowhere in the first; VARVE_CODEC=none stores them as they
+are, so that nothing else can hide behind their compression.
+
 Seconds are the median of --repeat dumps of the same memory: `criu dump` until each file and the folder are durable,
 `varve dump` into a new store, and into one that has the version before. "stopped" is the time for which criu, by its own
-count, kept the processes frozen. Needs root, and a FOLDER on the disk that is meant.
+count, kept the processes frozen. Needs root, and a FOLDER on the disk that is meant. --check fails where a bound below
+is missed.
 """
 import argparse
 import json
@@ -64,6 +70,18 @@ COMPRESSED = {"+ gzip": "cat * | gzip", "+ lz4": "cat * | lz4 -q -1", "+ zstd": 
               "tar | zstd --long": "tar c . | zstd -q --long=27"}
 ALL = "all | zstd --long"
 SMALL = "varve, codec=size"
+RUNNING = {"idle": "time.sleep(1)",
+           "computing": "at = (at + 20_000) % (len(x) - 80_000); x[at:at + 80_000] = new.random(80_000); time.sleep(0.01)"}
+RUNS = """
+import sys, time
+import numpy as np
+new = np.random.default_rng(1)
+x, at = new.random(int(sys.argv[1]) * 131072), 0
+open(sys.argv[2], "w").close()
+while True:
+    """
+BOUNDS = {"idle, second / first": 0.02, "computing, stored / new pages": 1.05, "first / criu": 1.5, "later / criu": 1.1,
+          "first, stopped / criu": 1.1, "later, stopped / criu": 1.1, "bytes / smallest other way": 1.0}
 WAYS = ("criu", *COMPRESSED, ALL, "varve", SMALL)
 MIB = 1 << 20
 
@@ -81,6 +99,7 @@ def arguments():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--varve", default="varve")
     parser.add_argument("--criu", default="criu")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -217,6 +236,58 @@ def compare(options, store, version, images):
     return len(equal), len(names)
 
 
+# ---- programs that run on ----
+
+
+def stored_by(options, pid, store):
+    before = size_of(store) if store.exists() else 0
+    run([options.varve, "dump", store, "p", "--pid", str(pid), "--criu", options.criu], VARVE_CODEC="none")
+    return size_of(store) - before
+
+
+def pages_of(options, store, version):
+    back = renew(options.folder / "back")
+    run([options.varve, "undump", store, "p@%d" % version, "--to", back])
+    data = b"".join(path.read_bytes() for path in sorted(back.glob("pages-*.img")))
+    shutil.rmtree(back)
+    return {data[at:at + 4096] for at in range(0, len(data), 4096)} - {bytes(4096)}
+
+
+def measure_running(options, what):
+    """Bytes that the two dumps have stored, and of pages that are new in the second."""
+    folder, nothing = renew(options.folder / "run"), subprocess.DEVNULL
+    ready, store = folder / "ready", folder / "ck"
+    program = subprocess.Popen([PYTHON, "-c", RUNS + RUNNING[what], str(options.mib), ready], stdin=nothing, stdout=nothing,
+                               stderr=nothing, start_new_session=True)
+    try:
+        while not ready.exists():
+            time.sleep(0.1)
+        first = stored_by(options, program.pid, store)
+        time.sleep(1)
+        second = stored_by(options, program.pid, store)
+    finally:
+        program.kill()
+        program.wait()
+    new = len(pages_of(options, store, 1) - pages_of(options, store, 0)) * 4096
+    shutil.rmtree(folder)
+    return first, second, new
+
+
+def report_running(options):
+    """The figures that have bounds."""
+    taken = {what: measure_running(options, what) for what in RUNNING}
+    if options.json:
+        print(json.dumps({"running": taken, "mib": options.mib}), flush=True)
+    else:
+        print("\nPrograms of %d MiB that run on; MiB\n%-20s%10s%10s%10s" % (options.mib, "", "first", "second", "new pages"))
+        for what, sizes in taken.items():
+            print("%-20s" % what + "".join("%10.2f" % (size / MIB) for size in sizes), flush=True)
+    first, second, _ = taken["idle"]
+    yield "idle, second / first", second / first
+    _, second, new = taken["computing"]
+    yield "computing, stored / new pages", second / new
+
+
 # ---- the table ----
 
 
@@ -259,6 +330,29 @@ def measure(options, count):
     return bytes_of, times, equal
 
 
+def ratios(bytes_of, times):
+    """The figures that have bounds."""
+    middle = {way: [statistics.median(column) for column in zip(*taken)] for way, taken in times.items() if taken}
+    for which in ("first", "later"):
+        for name, column in ((which, 0), (which + ", stopped", 1)):
+            if "varve, " + which in middle:
+                yield name + " / criu", middle["varve, " + which][column] / middle["criu"][column]
+    others = [sizes[-1] for way, sizes in bytes_of.items() if not way.startswith("varve")]
+    yield "bytes / smallest other way", bytes_of["varve"][-1] / min(others)
+
+
+def compare_with_bounds(options, name, found):
+    """How many bounds are missed."""
+    missed = 0
+    for what, ratio in found:
+        is_missed = ratio > BOUNDS[what]
+        missed += is_missed
+        if options.check:
+            print("%s: %s: %.3f, bound %.2f%s" % (name, what, ratio, BOUNDS[what], ": MISSED" if is_missed else ""),
+                  file=sys.stderr, flush=True)
+    return missed
+
+
 def report(options, count, bytes_of, times, equal):
     if options.json:
         print(json.dumps({"processes": count, "mib": options.mib, "bytes": bytes_of, "seconds": times, "equal": equal}))
@@ -280,9 +374,13 @@ def main():
     if os.getuid():
         fail("needs root")
     options.folder = options.folder.resolve()
+    missed = compare_with_bounds(options, "running", report_running(options))
     for count in map(int, options.processes.split(",")):
-        report(options, count, *measure(options, count))
+        bytes_of, times, equal = measure(options, count)
+        report(options, count, bytes_of, times, equal)
+        missed += compare_with_bounds(options, "%d processes" % count, ratios(bytes_of, times))
     shutil.rmtree(options.folder / "work", ignore_errors=True)
+    return options.check and missed > 0
 
 
-sys.exit(main())
+sys.exit(int(main()))

@@ -209,6 +209,22 @@ int varve_fortran_protect_bytes(struct fortran_session *self, const char *region
     return result(self, rc, error);
 }
 
+int varve_fortran_alloc(struct fortran_session *self, const char *region, int64_t bytes, void **out,
+                        struct varve_error *error) {
+    if (bytes < 1)
+        return FAIL(error, -EINVAL, "region %s: it cannot have %lld bytes", region, (long long)bytes);
+    void *ptr = varve_alloc(self->session, region, (size_t)bytes);
+    if (!ptr)
+        return result(self, varve_session_error(self->session)->code, error);
+    forget_held(self, region);
+    *out = ptr;
+    return 0;
+}
+
+void varve_fortran_free(struct fortran_session *self, void *ptr) {
+    varve_free(self->session, ptr);
+}
+
 int varve_fortran_unprotect(struct fortran_session *self, const char *region, struct varve_error *error) {
     int rc = varve_unprotect(self->session, region);
     if (rc == 0)

@@ -28,6 +28,10 @@ VARVE_API int varve_fortran_protect(struct fortran_session *self, const char *re
                                     struct varve_error *error);
 VARVE_API int varve_fortran_protect_bytes(struct fortran_session *self, const char *region, void *ptr, int64_t bytes,
                                           struct varve_error *error);
+/* Memory that is protected from the start, and lives until varve_fortran_free or varve_fortran_close. */
+VARVE_API int varve_fortran_alloc(struct fortran_session *self, const char *region, int64_t bytes, void **out,
+                                  struct varve_error *error);
+VARVE_API void varve_fortran_free(struct fortran_session *self, void *ptr);
 VARVE_API int varve_fortran_unprotect(struct fortran_session *self, const char *region, struct varve_error *error);
 VARVE_API int varve_fortran_distribute(struct fortran_session *self, const char *region, int how,
                                        struct varve_error *error);

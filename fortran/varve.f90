@@ -48,7 +48,7 @@ module varve
   integer, parameter, public :: VARVE_NO_CHECKPOINT = -20001, VARVE_CORRUPT = -20002, VARVE_UNKNOWN_FORMAT = -20003, &
     VARVE_BUSY = -20004, VARVE_FENCED = -20005, VARVE_MISMATCH = -20006, VARVE_NO_STORE = -20007, &
     VARVE_FORGOTTEN = -20008, VARVE_SETTING = -20009, VARVE_UNSUPPORTED = -20010, VARVE_DISAGREED = -20011, &
-    VARVE_EARLIER_FAILED = -20012
+    VARVE_EARLIER_FAILED = -20012, VARVE_KEY = -20013
 
   ! What becomes of a region on another number of ranks (varve_distribute).
   integer, parameter, public :: VARVE_BY_DIMS = 0, VARVE_JOINED = 1, VARVE_REPLICATED = 2, VARVE_BY_RANK = 3, &
@@ -56,6 +56,7 @@ module varve
 
   public :: varve_open, varve_open_mpi, varve_close
   public :: varve_protect, varve_protect_bytes, varve_unprotect, varve_distribute, varve_attribute
+  public :: varve_alloc, varve_free
   public :: varve_checkpoint, varve_wait, varve_release, varve_test, varve_need, varve_should_exit, varve_time_left
   public :: varve_restart, varve_restart_alloc, varve_take, varve_reject
   public :: varve_finish ! not for programs: gfortran hides what is private from submodules in other libraries
@@ -144,6 +145,20 @@ module varve
       type(c_error), intent(inout) :: error
       integer(c_int) :: code
     end function c_protect_bytes
+    function c_alloc(session, region, bytes, address, error) bind(c, name="varve_fortran_alloc") result(code)
+      import
+      type(varve_session), intent(inout) :: session
+      character(kind=c_char), intent(in) :: region(*)
+      integer(c_int64_t), value :: bytes
+      type(c_ptr), intent(inout) :: address
+      type(c_error), intent(inout) :: error
+      integer(c_int) :: code
+    end function c_alloc
+    subroutine c_free(session, address) bind(c, name="varve_fortran_free")
+      import
+      type(varve_session), intent(inout) :: session
+      type(c_ptr), value :: address
+    end subroutine c_free
     function c_unprotect(session, region, error) bind(c, name="varve_fortran_unprotect") result(code)
       import
       type(varve_session), intent(inout) :: session
@@ -493,6 +508,29 @@ contains
     type(c_error) :: error
     call varve_finish(c_protect_bytes(session, c_text(region), address, bytes, error), error, stat, errmsg)
   end subroutine varve_protect_bytes
+
+  ! Memory of zeros that is protected from the start, in pages of its own. It lives until varve_free or varve_close:
+  !   real(real64), pointer :: t(:, :)
+  !   call varve_alloc(s, "temperature", 8_int64*nx*ny, address)
+  !   call c_f_pointer(address, t, [nx, ny])
+  !   call varve_protect(s, "temperature", t)     ! may be left out: then it is stored as bytes
+  subroutine varve_alloc(session, region, bytes, address, stat, errmsg)
+    type(varve_session), intent(inout) :: session
+    character(len=*), intent(in) :: region
+    integer(int64), intent(in) :: bytes
+    type(c_ptr), intent(inout) :: address ! as it was, after an error
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(c_error) :: error
+    call varve_finish(c_alloc(session, c_text(region), bytes, address, error), error, stat, errmsg)
+  end subroutine varve_alloc
+
+  ! Unprotects what lies there, too.
+  subroutine varve_free(session, address)
+    type(varve_session), intent(inout) :: session
+    type(c_ptr), intent(in) :: address
+    call c_free(session, address)
+  end subroutine varve_free
 
   subroutine varve_unprotect(session, region, stat, errmsg)
     type(varve_session), intent(inout) :: session

@@ -19,6 +19,9 @@ here=$(dirname "$(readlink -f "$0")")
 PROBE_SECONDS=30 # a node that starts nothing in that time is dead
 AGAIN_SECONDS=30 # a program that does not leave is asked again
 STORE_TRIES=3
+CRASHES_TIMES=5 # so many times --restarts, and once more: a fault of the program lets each life make one more checkpoint, perhaps
+NODES_TRIES=3 # sinfo may fail for some time, as when slurmctld is started again
+NODES_SECONDS=10
 PATH_MOST=255 # bytes of a setting
 
 usage() {
@@ -93,19 +96,20 @@ esac
 # ---- what the next life of the job must know: the job, the greatest version, starts since then ----
 
 job_id=${SLURM_JOB_ID:-${PBS_JOBID:-${LSB_JOBID:-${FLUX_JOB_ID:-}}}}
-best=-1 tries=-1
+best=-1 tries=-1 crashed=0 # crashed: also those that have made progress
 
 read_state() {
-    local job version count
+    local job version count crashes
     [ -n "$job_id" ] && [ -e "$state" ] || return 0
-    read -r job version count <"$state" || return 0
+    read -r job version count crashes <"$state" || return 0
     if [ "$job" = "$job_id" ] && is_number "${version#-}" && is_number "$count"; then
         best=$version tries=$count
+        is_number "$crashes" && crashed=$crashes
     fi
 }
 
 write_state() {
-    if ! { echo "${job_id:-none} $best $tries" >"$state.new" && sync "$state.new" && mv "$state.new" "$state"; }; then
+    if ! { echo "${job_id:-none} $best $tries $crashed" >"$state.new" && sync "$state.new" && mv "$state.new" "$state"; }; then
         give_up "$EXIT_NOT_STARTED" "cannot write $state: nothing is started; --state names another file"
     fi
 }
@@ -119,6 +123,11 @@ count_start() {
     if [ "$tries" -gt "$restarts" ]; then
         rm -f "$state"
         give_up "$EXIT_GAVE_UP" "given up: $tries starts, and no checkpoint of $name newer than ${newest:-none at all}"
+    fi
+    if [ "$crashed" -ge $((CRASHES_TIMES * (restarts + 1))) ]; then
+        rm -f "$state"
+        give_up "$EXIT_GAVE_UP" "given up: the program has crashed $crashed times in this job; newest checkpoint of $name:" \
+            "${newest:-none}. A greater --restarts allows more"
     fi
     write_state
 }
@@ -141,9 +150,11 @@ has_nodes() {
     [ "$launcher" = srun ] && [ -n "${SLURM_JOB_NODELIST:-}" ]
 }
 
-# Nodes that Slurm calls down, or that do not answer it.
+# Nodes that Slurm calls down, or that do not answer it. Fails when Slurm does not say.
 list_down() {
-    sinfo -h -N -n "$SLURM_JOB_NODELIST" -o '%N %T' | sed -n 's/^\([^ ]*\) \(.*\*\|down.*\|fail.*\|unk.*\)$/\1/p' | sort -u
+    local told
+    told=$(sinfo -h -N -n "$SLURM_JOB_NODELIST" -o '%N %T') || return
+    sed -n 's/^\([^ ]*\) \(.*\*\|down.*\|fail.*\|unk.*\)$/\1/p' <<<"$told" | sort -u
 }
 
 probe() {
@@ -155,7 +166,7 @@ find_dead() {
     local node down
     dead=()
     has_nodes || return 0
-    down=$(list_down)
+    down=$(list_down) || : # then all are asked
     mapfile -t dead < <(
         for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
             if grep -qx "$node" <<<"$down"; then
@@ -251,17 +262,30 @@ judge() {
     fi
     if [ "$code" -eq 0 ] && ! has_lost_nodes; then
         rm -f "$state"
+        if [ -z "$newest" ] && find_newest && [ -z "$newest" ]; then
+            say "the program is done, and $store has no checkpoint of $name: if it makes any, they are elsewhere"
+        fi
         exit 0
     fi
     say "the program ended with $code"
     [ -z "$warned" ] || leave
 }
 
-# srun may end with 0 although a node was lost with its tasks.
+# srun may end with 0 although a node was lost with its tasks. Where Slurm does not say, the nodes are asked.
 has_lost_nodes() {
     has_nodes || return 1
-    local down
-    down=$(list_down | grep -vxF "$(printf '%s\n' "${dead[@]-}")")
+    local i down known=("${dead[@]-}")
+    for ((i = 1; ; i++)); do
+        down=$(list_down) && break
+        if [ "$i" -eq "$NODES_TRIES" ] || [ -n "$warned" ]; then
+            say "Slurm does not say whether nodes were lost (sinfo): they are asked to start something"
+            find_dead
+            down=$(printf '%s\n' "${dead[@]-}")
+            break
+        fi
+        nap "$NODES_SECONDS"
+    done
+    down=$(grep -vxF "$(printf '%s\n' "${known[@]}")" <<<"$down")
     [ -n "$down" ] && say "nodes were lost: $down"
 }
 
@@ -308,7 +332,9 @@ while :; do
     wait_for_end
     judge
     end_steps
+    known=${#dead[@]}
     find_dead
+    [ "${#dead[@]}" -gt "$known" ] || crashed=$((crashed + 1))
     if [ $((all_nodes - ${#dead[@]})) -lt "$needed" ]; then
         say "$((all_nodes - ${#dead[@]})) of $all_nodes nodes are left, and $needed are needed: the job is queued again"
         leave

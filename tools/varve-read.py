@@ -2,14 +2,16 @@
 """varve-read - an independent reader of Varve stores (format version 1).
 
 This program was written from docs/format.md, shares no code with the library, and needs nothing but the
-Python 3.11 standard library (and, for blocks that were packed with them, the program `zstd`, libfpzip or libzfp). It
-exists to prove that the document is enough to get data back, and to give a second opinion when the library refuses a
+Python 3.11 standard library (and, for blocks that were packed with them, the program `zstd`, libfpzip or libzfp; and, for
+encrypted stores, the package `cryptography`). It exists to prove that the document is enough to get data back, and to give a second opinion when the library refuses a
 store. It favours plainness over speed: reckon with roughly 0.1 s per MiB, or twice that where filters are undone.
 
     varve-read.py ls      STORE [--all]                            all checkpoints of all names, newest first
     varve-read.py show    STORE NAME [VERSION]                     the regions of a checkpoint
     varve-read.py restore STORE NAME VERSION RANK REGION -o FILE   the bytes of one region
     varve-read.py verify  STORE                                    read and check everything
+
+With --key file:PATH or --key env:NAME each of them reads an encrypted store.
 
 STORE is a folder or a file:// URI; VERSION is a number or `latest`; REGION is a number or a region's name. `latest`
 in restore is the newest checkpoint that is whole, as section 10 of the document defines it, so all of it is checked.
@@ -30,6 +32,7 @@ import datetime
 import errno
 import functools
 import hashlib
+import hmac
 import itertools
 import math
 import operator
@@ -46,12 +49,14 @@ import urllib.parse
 GRANULE = 4096
 CHUNK = 1 << 20
 LIMIT = 1 << 62                         # section 13
+LOG_MAX = 256 << 10
 IN_MEMORY = 1 << 30                     # bound of this program: no piece of metadata above 1 GiB is read
 BLOCK_CACHE = 64 << 20
 MAGIC = b"\x89Varve\r\n"
-STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN, TRIGGER = range(1, 13)
+STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN, TRIGGER, LOG = range(1, 14)
+SEALED = 14
 KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy",
-         "pin", "trigger"]
+         "pin", "trigger", "log"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
 DISTRIBUTIONS = ["by dims", "joined", "replicated", "by rank", "dropped"]
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
@@ -736,16 +741,77 @@ def decode_name(component):
     return raw
 
 
+FRAME, TAG = 65536, 16                  # section 17
+
+
+class Secret:
+    """Section 17: a key, its id, and the cipher of one object that was sealed with it."""
+
+    def __init__(self, key):
+        self.key = key
+        self.id = self.derive(bytes(32), b"varve key id 1")[:16]
+
+    def derive(self, salt, info):
+        """HKDF-SHA256 for 32 bytes."""
+        middle = hmac.digest(salt, self.key, "sha256")
+        return hmac.digest(middle, info + b"\x01", "sha256")
+
+    def cipher(self, key, head):
+        if len(head) < 96 or head[:8] != MAGIC or xxh3_64(head[:88]) != _r64(head, 88):
+            raise Damage(key, "head of an encrypted object is damaged")
+        form, kind, reserved, required, optional = struct.unpack("<HHIQQ", head[8:32])
+        if form == 1 and kind != SEALED:
+            raise Damage(key, "not encrypted, in a store that is")
+        if form != 1 or required != 1 or reserved or optional:
+            raise Unknown(key, "format, features or reserved field of an encrypted object are not known")
+        if head[32:48] != self.id:
+            raise Damage(key, "encrypted with another key, as objects of another store are")
+        if _r64(head, 80) != xxh3_64(key.encode()):
+            raise Damage(key, "was written under another key of the store")
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise Refuse(key, "is encrypted, and the Python package cryptography is missing") from None
+        return AESGCM(self.derive(head[48:80], b"varve object 1" + head + key.encode()))
+
+
+def open_frame(cipher, key, number, data):
+    from cryptography.exceptions import InvalidTag
+    if len(data) < TAG:
+        raise Damage(key, "end of an encrypted object is cut off")
+    try:
+        return cipher.decrypt(struct.pack("<QI", number, len(data) < FRAME + TAG), data, None)
+    except InvalidTag:
+        raise Damage(key, f"frame {number} is not what was encrypted") from None
+
+
+def user_key(source):
+    kind, _, what = source.partition(":")
+    try:
+        text = open(what).read() if kind == "file" else os.environ[what] if kind == "env" else ""
+    except (OSError, KeyError):
+        raise Refuse(source, "there is no key") from None
+    if not re.fullmatch("[0-9a-fA-F]{64}", text.strip()):
+        raise Refuse(source, "a key is 64 hexadecimal digits, from file:PATH or env:NAME")
+    return Secret(bytes.fromhex(text.strip()))
+
+
 class Object:
     """A stored object. Its size is what the file system says; every read is checked against it."""
 
     def __init__(self, store, key):
         self.key, self.path = key, os.path.join(store.root, *key.split("/"))
-        self.size = None
+        self.size = self.cipher = None
         with self.open() as file:
             self.size = os.fstat(file.fileno()).st_size
         if self.size >= LIMIT:
             raise Damage(key, "object length is not below 2^62")
+        if store.secret:
+            self.cipher = store.secret.cipher(key, self.read(0, min(96, self.size), "head"))
+            full, rest = divmod(self.size - 96, FRAME + TAG)
+            if rest < TAG:
+                raise Damage(key, "end of an encrypted object is cut off")
+            self.size = full * FRAME + rest - TAG
 
     def open(self):
         try:
@@ -766,17 +832,27 @@ class Object:
             raise Refuse(self.key, f"{what} has {length} bytes, more than this program reads in one piece")
         try:
             with self.open() as file:
-                file.seek(offset)
-                data = file.read(length)
+                if self.cipher:
+                    data = self.read_frames(file, offset, length)
+                else:
+                    file.seek(offset)
+                    data = file.read(length)
         except OSError as e:
             raise Refuse(self.key, f"cannot be read: {e.strerror}") from None
         if len(data) != length:
             raise Damage(self.key, f"{what} ended after {len(data)} of {length} bytes")
         return data
 
+    def read_frames(self, file, offset, length):
+        first, last = offset // FRAME, (offset + length) // FRAME
+        file.seek(96 + first * (FRAME + TAG))
+        opened = b"".join(open_frame(self.cipher, self.key, number, file.read(FRAME + TAG))
+                          for number in range(first, last + 1))
+        return opened[offset - first * FRAME:][:length]
+
 
 class Store:
-    def __init__(self, where):
+    def __init__(self, where, key=None):
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", where):
             uri = urllib.parse.urlsplit(where)
             if uri.scheme != "file" or uri.netloc not in ("", "localhost"):
@@ -786,7 +862,9 @@ class Store:
         self.attempts, self.blocks, self.cached = {}, collections.OrderedDict(), 0
         if not os.path.isdir(where):
             raise Refuse(where, "no such folder")
-        self.defect = None
+        self.defect = self.secret = None
+        if key:
+            self.secret = self.find_key(user_key(key))
         try:
             obj = self.small("varve", (STORE,))
             cur = obj.body
@@ -800,6 +878,28 @@ class Store:
         self.is_local, self.writers_here = layout == 1, {}
         self.content_id = ((lambda g: struct.pack("<QQ", *xxh3_128(g, seed))) if kind == 1 else
                            (lambda g: hashlib.sha256(g).digest()[:16]))
+
+    def find_key(self, user):
+        """Section 17: the store's key, from the first of its two copies that the user's key opens; if the store object has
+        another key, and the second copy that one, from the second."""
+        found, wrong = [], []
+        for key in ("keys/0", "keys/1"):
+            try:
+                self.secret = user
+                obj = Object(self, key)
+                if obj.size != 32:
+                    raise Damage(key, "wrong length")
+                found.append(Secret(obj.read(0, 32, "key")))
+            except Refuse as e:
+                wrong.append(e)
+        if not found:
+            raise Refuse(self.root, f"the key does not open this store: {wrong[0]}")
+        self.secret = None
+        try:
+            used = Object(self, "varve").read(0, 96, "head")[32:48]
+        except Refuse:
+            used = None
+        return next((secret for secret in found if secret.id == used), found[0])
 
     def rebuild(self):
         """Section 12: without a store object, the id and settings come from records and claims; all must agree."""
@@ -861,7 +961,9 @@ class Store:
             "<HHIQQ16sIIQIIQQ", buf[8:88])
         if form != 1:
             raise cur.unknown(f"format version {form} is not known")
-        if not 1 <= kind <= TRIGGER:
+        if kind == SEALED:
+            raise cur.unknown("encrypted: --key is missing")
+        if not 1 <= kind <= LOG:
             raise cur.unknown(f"kind {kind} is not known")
         if required:
             raise cur.unknown(f"required features {required:#x} are not known")
@@ -2093,6 +2195,14 @@ def read_pin(store, name, component):
     return reason
 
 
+def verify_log(cur, store, name):
+    """Lines for people: what is no JSON object is skipped by whoever reads it."""
+    length = len(cur.buf) - cur.at
+    if length > LOG_MAX:
+        raise cur.bad(f"the log has {length} bytes")
+    cur.take(length)
+
+
 def verify_trigger(cur, name):
     wish, reserved = cur.u32(), cur.u32()
     if wish not in (1, 2):
@@ -2279,7 +2389,8 @@ def cmd_verify(store, args):
             allowed = {*parent.leans, parent.ref} if parent else set() if cp.parent.generation == 0 else None
             if allowed is not None and not allowed.issuperset(cp.leans):
                 problems.append(Damage(cp.key, "leans on an attempt that its parent does not lean on"))
-        for folder, kind, rest in (("claim", CLAIM, verify_claim), ("beat", BEAT, verify_beat)):
+        for folder, kind, rest in (("claim", CLAIM, verify_claim), ("beat", BEAT, verify_beat),
+                                   ("log", LOG, verify_log)):
             for component in store.list(f"{base}/{folder}"):
                 try:
                     if re.fullmatch("[0-9a-f]{8}", component):
@@ -2374,6 +2485,7 @@ def main(argv=None):
         p = sub.add_parser(command, allow_abbrev=False)
         p.set_defaults(function=function)
         p.add_argument("store", metavar="STORE")
+        p.add_argument("--key", metavar="SOURCE", help="of an encrypted store: file:PATH or env:NAME")
         if command == "ls":
             p.add_argument("--all", action="store_true", help="list tombstones too")
         if command in ("show", "restore"):
@@ -2390,7 +2502,7 @@ def main(argv=None):
     args = parser.parse_args(argv)
     NOTED.clear()
     try:
-        problems = args.function(Store(args.store), args)
+        problems = args.function(Store(args.store, args.key), args)
         for text in dict.fromkeys(str(p) for p in problems):
             print("varve-read: " + printable(text), file=sys.stderr)
         sys.stdout.flush()

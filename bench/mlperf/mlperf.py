@@ -11,11 +11,12 @@ case and way:
     blocked   seconds until the program may go on; the slowest worker, mean of all checkpoints
     durable   seconds until the checkpoint survives the machine's power
     load      seconds to read one
-    memory    bytes that all workers took beyond what they had: while saving, while loading
+    memory    bytes that all workers took beyond what they had, with Varve's copies of these processes: while saving,
+              while loading
     stored    bytes in files, of all checkpoints; unique: different pieces of 4 KiB in them
 
-It needs torch 2.6, numpy, and the package varve (PYTHONPATH, LIBVARVE). Times mean nothing while the machine does other
-work. FOLDER/data is written over, and gone at the end.
+It needs torch 2.6 (1.13 for all but dcp-1 and dcp-2), numpy, and libvarve (LIBVARVE). Times mean nothing while the
+machine does other work. FOLDER/data is written over, and gone at the end.
 """
 import argparse
 import json
@@ -27,6 +28,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(HERE, "..", "..", "python")
 MIB = 1 << 20
 BYTES_PER_PARAMETER = 14
 CASES = "identical", "new", "adam"
@@ -63,7 +65,8 @@ def start(options):
     for rank in range(options.workers):
         environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.workers),
                            MASTER_ADDR="127.0.0.1", MASTER_PORT=port, VARVE_CONNECT_SECONDS="60", OMP_NUM_THREADS="1",
-                           USE_LIBUV="0", TORCH_CPP_LOG_LEVEL="ERROR")  # Debian's torch has no libuv
+                           USE_LIBUV="0", TORCH_CPP_LOG_LEVEL="ERROR",  # Debian's torch has no libuv
+                           PYTHONPATH=os.pathsep.join(filter(None, [PACKAGE, os.environ.get("PYTHONPATH")])))
         workers.append(subprocess.Popen([sys.executable, os.path.join(HERE, "worker.py"), json.dumps(vars(options))],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, text=True))
     return workers

@@ -35,7 +35,7 @@ class State:
                 for part, tensors in self.parts() for name, tensor in tensors.items()]
 
     def bytes(self):
-        return sum(tensor.nbytes for _, tensor, _ in self.tensors())
+        return sum(tensor.numel() * tensor.element_size() for _, tensor, _ in self.tensors())
 
 
 def _optimizer(count):

@@ -6,7 +6,6 @@ import os
 import time
 
 import torch
-import torch.distributed.checkpoint as dcp
 
 import varve
 from state import bytes_of
@@ -23,6 +22,10 @@ class Way:
 
     def finish(self):
         pass
+
+    def memory_beside(self):
+        """Bytes that the last save took in other processes."""
+        return 0
 
     def details(self):
         """Of the last save or load, for --json."""
@@ -90,16 +93,21 @@ class Distributed(Way):
 
     threads = 1
 
+    def open(self):
+        import torch.distributed.checkpoint as dcp  # torch 1.13 has another one
+        self.dcp = dcp
+
     def _dict(self):
         return {name if is_replicated else f"{self.rank}.{name}": tensor
                 for name, tensor, is_replicated in self.state.tensors()}
 
     def save(self, version):
-        writer = dcp.FileSystemWriter(os.path.join(self.folder, str(version)), thread_count=self.threads)
-        dcp.save(self._dict(), storage_writer=writer)
+        writer = self.dcp.FileSystemWriter(os.path.join(self.folder, str(version)), thread_count=self.threads)
+        self.dcp.save(self._dict(), storage_writer=writer)
 
     def load(self, version):
-        dcp.load(self._dict(), storage_reader=dcp.FileSystemReader(os.path.join(self.folder, str(version))))
+        reader = self.dcp.FileSystemReader(os.path.join(self.folder, str(version)))
+        self.dcp.load(self._dict(), storage_reader=reader)
         return [tensor for _, tensor, _ in self.state.tensors()]
 
 
@@ -129,6 +137,9 @@ class Varve(Way):
 
     def finish(self):
         self.session.wait()
+
+    def memory_beside(self):
+        return int(self.session.stats()["bytes_frozen_most"])
 
     def details(self):
         found = {name: value for name, value in self.session.stats().items() if value}

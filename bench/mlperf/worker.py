@@ -82,7 +82,7 @@ class Worker:
         self.way.finish()
         durable = time.monotonic() - begin
         self.details["save"] = self.way.details()
-        return blocked, durable, max(0, _memory("VmHWM") - before)
+        return blocked, durable, max(0, _memory("VmHWM") - before) + self.way.memory_beside()
 
     def _read(self, version):
         if self.way.in_place:

@@ -92,6 +92,14 @@ VARVE_API int varve_close(struct varve_session *session);
  * that there is none. */
 VARVE_API const struct varve_error *varve_session_error(const struct varve_session *session);
 
+/* The version of the library that runs, such as "0.2.0"; VARVE_VERSION is that of the headers. Any thread. The string
+ * is constant. */
+VARVE_API const char *varve_version(void);
+
+/* How the library was built: lines of a word and its value, such as "codecs lz4 zstd zfp". For people and reports of
+ * errors. Any thread. The string is constant. */
+VARVE_API const char *varve_build(void);
+
 /* ---- what is protected ---- */
 
 /* Protect size bytes at ptr under a name (1 to 255 bytes). Protecting a name again gives it a new place and size:
@@ -277,10 +285,10 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
  * done inside the call. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
-/* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
- * refused for its arguments, or because of access=read, has begun none: only its own code tells that.
- * Older checkpoints that keep=N lets go of may still be there, and may go while the program goes on: varve_checkpoint,
- * varve_restart and varve_close wait until they are gone.
+/* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist; with durable=2 or
+ * more, also why that tier does not have it. A call that was refused for its arguments, or because of access=read, has
+ * begun none: only its own code tells that. Older checkpoints that keep=N lets go of may still be there, and may go
+ * while the program goes on: varve_checkpoint, varve_restart and varve_close wait until they are gone.
  *
  * Unless all ranks are on one node, at most 64, or all have MPI_THREAD_MULTIPLE, ranks talk to each other only
  * inside collective calls, so a job takes the last step of a checkpoint in the next one:

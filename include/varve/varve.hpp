@@ -33,6 +33,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -52,7 +53,7 @@ class failure : public std::runtime_error {
     }
     int code() const noexcept {
         return code_;
-    } // VARVE_BUSY, -ENOSPC, ...
+    } // VARVE_BUSY, VARVE_MISMATCH, -ENOSPC, ...
     int rank() const noexcept {
         return rank_;
     } // where it happened, or -1
@@ -137,6 +138,7 @@ struct region {
     void *(*resize)(void *, std::uint64_t) = nullptr;
     int type = VARVE_BYTES;
     std::size_t element = 1;
+    const void *block = nullptr; // of varve::allocator
 };
 
 struct state {
@@ -144,7 +146,6 @@ struct state {
     bool is_shared = false;
     int exceptions = std::uncaught_exceptions();
     std::map<std::string, std::unique_ptr<region>> regions; // the library keeps the address of a region
-    std::string unfit;                                      // why no memory was given
 
     state() = default;
     state(const state &) = delete;
@@ -171,11 +172,8 @@ inline void *give(void *arg, const varve_region_info *info) {
             return VARVE_NOT_WANTED;
         region &r = *found->second;
         bool is_same = info->array->dims == 0 || info->array->type == r.type;
-        if (!r.container || !is_same || info->bytes % r.element != 0) {
-            self.unfit = "region " + found->first + " is stored with " + std::to_string(info->bytes) +
-                         " bytes of another " + (is_same ? "size" : "type") + " than is protected";
-            return nullptr;
-        }
+        if (!r.container || !is_same || info->bytes % r.element != 0)
+            return VARVE_NOT_WANTED; // what is protected does not fit: VARVE_MISMATCH, on all ranks
         return r.resize(r.container, info->bytes);
     } catch (...) {
         return nullptr;
@@ -184,12 +182,84 @@ inline void *give(void *arg, const varve_region_info *info) {
 inline void take_back(void *, const char *, void *) {
 } // it stays the container's
 
+struct named_memory {
+    std::weak_ptr<state> owner; // gone when the session is closed, and the memory with it
+    std::string name;
+};
+
 } // namespace detail
+
+// Memory that is protected by its name from the start (varve_alloc), for one std::vector:
+//
+//     std::vector<double, varve::allocator<double>> t(n, s.memory<double>("temperature"));
+//
+// The whole capacity is stored, and not the length. A restart fills it where it is: construct it with its full size in
+// each run, and do not reserve and resize. The name stays with the memory when vectors are moved or swapped; what was
+// moved from must not be filled again. A copy, and a vector of an allocator without a name, has memory as ever. The
+// memory goes when the session is closed; the vector may be destroyed later. Containers of many blocks, such as
+// std::map, do not compile.
+template <class T> class allocator {
+  public:
+    using value_type = T;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    allocator() noexcept = default;
+    allocator(const allocator &) noexcept = default; // and no move: what was moved from must be as it was
+    allocator &operator=(const allocator &) noexcept = default;
+    explicit allocator(std::shared_ptr<const detail::named_memory> memory) noexcept : memory_(std::move(memory)) {
+        detail::check_element<T>();
+    }
+
+    T *allocate(std::size_t count) {
+        if (!memory_)
+            return std::allocator<T>().allocate(count);
+        if (count > SIZE_MAX / sizeof(T))
+            throw std::bad_array_new_length();
+        auto owner = memory_->owner.lock();
+        auto made = std::make_unique<detail::region>();
+        varve_session *handle = owner ? owner->handle : nullptr;
+        void *block = handle ? varve_alloc(handle, memory_->name.c_str(), count * sizeof(T)) : nullptr;
+        if (!block)
+            throw failure(*varve_session_error(handle));
+        varve_array array = detail::describe<T>(count);
+        varve_describe(handle, memory_->name.c_str(), &array);
+        made->type = array.type;
+        made->block = block;
+        owner->regions[memory_->name] = std::move(made);
+        return static_cast<T *>(block);
+    }
+    void deallocate(T *block, std::size_t count) noexcept {
+        if (!memory_)
+            return std::allocator<T>().deallocate(block, count);
+        auto owner = memory_->owner.lock();
+        if (!owner || !owner->handle)
+            return;
+        auto found = owner->regions.find(memory_->name); // a vector that grows has two blocks for a while
+        if (found != owner->regions.end() && found->second->block == block)
+            owner->regions.erase(found);
+        varve_free(owner->handle, block);
+    }
+    allocator select_on_container_copy_construction() const noexcept {
+        return {};
+    }
+    friend bool operator==(const allocator &a, const allocator &b) noexcept {
+        return a.memory_ == b.memory_;
+    }
+    friend bool operator!=(const allocator &a, const allocator &b) noexcept {
+        return a.memory_ != b.memory_;
+    }
+
+  private:
+    std::shared_ptr<const detail::named_memory> memory_; // NULL: it has no name
+};
 
 // A session: may be moved, not copied. One thread at a time uses it.
 class session {
   public:
     session() noexcept = default; // not open: calls fail with -EINVAL
+    session(session &&) noexcept = default;
+    session &operator=(session &&) noexcept = default;
     session(const std::string &store, const std::string &name, const std::string &settings = {},
             varve_error *error = nullptr) {
         open(
@@ -272,6 +342,10 @@ class session {
             array.dim[i] = dims.begin()[i];
         return place(name, elements, array, error);
     }
+    // For one std::vector: see varve::allocator.
+    template <class T> allocator<T> memory(const std::string &name) const {
+        return allocator<T>(std::make_shared<const detail::named_memory>(detail::named_memory{state_, name}));
+    }
     int unprotect(const std::string &name, varve_error *error = nullptr) {
         int rc = varve_unprotect(handle(), name.c_str());
         if (rc == 0)
@@ -312,7 +386,8 @@ class session {
     // ---- coming back ----
 
     // Collective. Fills what is protected, and resizes containers to what is stored. The version; nothing on a first
-    // run, or when the error has a code.
+    // run, or when the error has a code. VARVE_MISMATCH: what is stored has another type, size or shape than what is
+    // protected; nothing was written, and the text names the region.
     std::optional<std::int64_t> restart(std::int64_t version = VARVE_LATEST, varve_error *error = nullptr) {
         std::int64_t restored = -1;
         varve_allocator allocator{};
@@ -321,8 +396,6 @@ class session {
         allocator.release = detail::take_back;
         int rc = varve_restart_alloc(handle(), version, &allocator, state_.get(), &restored);
         varve_error why = rc != 0 ? last_error() : varve_error{};
-        if (rc != 0 && state_ && !state_->unfit.empty())
-            std::snprintf(why.text, sizeof why.text, "%s", std::exchange(state_->unfit, {}).c_str());
         finish(rc == VARVE_NO_CHECKPOINT ? 0 : rc, why, error);
         return rc == 0 ? std::optional(restored) : std::nullopt;
     }
@@ -331,7 +404,7 @@ class session {
     }
 
   private:
-    std::unique_ptr<detail::state> state_;
+    std::shared_ptr<detail::state> state_; // allocators only look whether it is still there
 
     static int finish(int rc, varve_error &why, varve_error *error) {
         why.code = rc < 0 ? rc : 0;
@@ -347,7 +420,7 @@ class session {
     }
 
     template <class Open> void open(bool is_shared, varve_error *error, Open fn, const std::string &settings) {
-        auto made = std::make_unique<detail::state>();
+        auto made = std::make_shared<detail::state>();
         varve_options options = VARVE_OPTIONS_INIT;
         varve_error why{};
         options.settings = settings.c_str();

@@ -85,19 +85,46 @@ struct varve_upload {
 };
 
 /* A backend may lie in a library of its own, libvarve_SCHEME.so, that is loaded when an address with its scheme is
- * opened (docs/backends.md). The library exports a function of this type, named varve_backend_open_SCHEME. The strings
+ * opened (docs/backend-developers.md). The library exports a function of this type, named varve_backend_open2_SCHEME:
+ * the number rises when the request changes, so that no library is given one that it does not understand. The strings
  * live during the call, log_arg as long as the backend. */
+#define VARVE_BACKEND_REQUEST 2
+struct varve_backend_option {
+    const char *name;
+    const char *value; /* NULL: no = follows the name */
+};
 struct varve_backend_request {
-    size_t size;         /* sizeof(struct varve_backend_request) */
-    const char *place;   /* what follows :// in the address, up to ?, with %XX decoded */
-    const char *options; /* "name=value&...": the parameters that are not those of wrappers */
-    int may_create;      /* make a place for a store if there is none */
-    int is_reading;      /* verbs that change something return -EROFS */
+    size_t size;       /* sizeof(struct varve_backend_request) */
+    const char *place; /* what follows :// in the address, up to ?, with %XX decoded */
+    /* The parameters after ? that are not those of wrappers, as they stand there; behind the last, one whose name is
+     * NULL. Refuse those that are not known, or make no sense. */
+    const struct varve_backend_option *options;
+    int may_create;                                          /* make a place for a store if there is none */
+    int is_reading;                                          /* verbs that change something return -EROFS */
     void (*log)(void *log_arg, int level, const char *line); /* level: 0 error, 1 warning, 2 information */
     void *log_arg;
 };
 typedef int (*varve_backend_open_fn)(const struct varve_backend_request *request, struct varve_backend **out,
                                      struct varve_error *error);
+
+/* Encryption lies in a library of its own, too: libvarve_cipher.so, which exports varve_cipher_get. It is loaded for
+ * stores that are encrypted (docs/format.md 17). */
+struct varve_cipher;
+
+struct varve_cipher_ops {
+    size_t size;      /* sizeof(struct varve_cipher_ops) when the library was compiled */
+    const char *name; /* for messages */
+    /* HMAC-SHA256. 0, or an error. Any thread. */
+    int (*hmac)(const void *key, size_t key_size, const void *data, size_t size, uint8_t out[32]);
+    /* AES-256-GCM with this key, for one thread at a time. */
+    int (*begin)(const uint8_t key[32], struct varve_cipher **out);
+    /* out gets size bytes and a tag of 16. A nonce is used once with a key. */
+    int (*seal)(struct varve_cipher *cipher, const uint8_t nonce[12], const void *data, size_t size, void *out);
+    /* The reverse: data has size bytes and the tag. -EBADMSG: they are not what was sealed; out means nothing then. */
+    int (*open)(struct varve_cipher *cipher, const uint8_t nonce[12], const void *data, size_t size, void *out);
+    void (*end)(struct varve_cipher *cipher); /* accepts NULL */
+};
+typedef const struct varve_cipher_ops *(*varve_cipher_get_fn)(void);
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,8 @@ extern "C" {
     X(SETTING, -20009, "a setting is unknown or has a value that is not allowed")                                      \
     X(UNSUPPORTED, -20010, "not supported by this backend, build or kernel")                                           \
     X(DISAGREED, -20011, "the ranks did not agree")                                                                    \
-    X(EARLIER_FAILED, -20012, "this checkpoint was begun, but an earlier one failed after its call had returned")
+    X(EARLIER_FAILED, -20012, "this checkpoint was begun, but an earlier one failed after its call had returned")    \
+    X(KEY, -20013, "the store is encrypted and the key is missing or wrong, or it is not and should be")
 
 #define VARVE_ERROR_ENUM(name, number, sentence) VARVE_##name = number,
 enum varve_code { VARVE_OK = 0, VARVE_ERROR_MAP(VARVE_ERROR_ENUM) };

@@ -18,6 +18,10 @@ struct varve_store;
  * *out is NULL, and the other functions return -EINVAL for it. */
 VARVE_API int varve_store_open(const char *uri, const char *settings, struct varve_store **out,
                                struct varve_error *error);
+/* The same for what varve_store_copy reads: the store need not be encrypted although encrypt=on, which then only counts
+ * for the store that is copied to. */
+VARVE_API int varve_store_open_source(const char *uri, const char *settings, struct varve_store **out,
+                                      struct varve_error *error);
 VARVE_API void varve_store_close(struct varve_store *store); /* accepts NULL */
 
 struct varve_checkpoint_info {
@@ -30,9 +34,10 @@ struct varve_checkpoint_info {
     uint64_t bytes_protected;
     uint64_t bytes_stored; /* new data as stored */
     uint64_t bytes_metadata;
-    int is_damaged;     /* its record cannot be read */
+    int is_damaged;     /* nothing is known of it but its name and version, since its record is of no use */
     int is_pinned;      /* see varve_store_pin */
     const char *reason; /* why, or "" */
+    int is_unreadable;  /* beside is_damaged: reading its record failed, and says nothing about the checkpoint */
 };
 /* Return 0 to go on, positive to stop, negative to stop with that error. */
 typedef int (*varve_checkpoint_fn)(void *arg, const struct varve_checkpoint_info *checkpoint);
@@ -284,6 +289,11 @@ VARVE_API int varve_store_verify(struct varve_store *store, const struct varve_v
 /* Told about each thing before it is removed or changed (or would be, in a dry run). */
 typedef void (*varve_action_fn)(void *arg, const char *key, uint64_t bytes, const char *text);
 
+/* varve_store_prune and varve_store_repair of this store tell fn (NULL: nobody) how far they are, in steps that take
+ * about as long as a request to the storage. The total is an estimate, and grows as more is found. Stopped, they end
+ * between two steps; what they have done stays, and both may be called again. */
+VARVE_API void varve_store_progress(struct varve_store *store, varve_progress_fn fn, void *arg);
+
 /* Forget one checkpoint. VARVE_BUSY when it is pinned, or a running session refers to it. Frees no space until prune.
  */
 VARVE_API int varve_store_forget(struct varve_store *store, const struct varve_which *which, struct varve_error *error);
@@ -307,6 +317,14 @@ struct varve_pin {
 VARVE_API int varve_store_pinned(struct varve_store *store, const struct varve_which *which, struct varve_pin *out,
                                  struct varve_error *error);
 
+/* Do both copies of the store's key open with the user's key (the setting key)? 1; 0 if the store is not encrypted;
+ * else the error says which copy does not. */
+VARVE_API int varve_store_key_check(struct varve_store *store, struct varve_error *error);
+/* Let the store be opened with another key of the user, from new_key (as the setting key), and not with the present one
+ * any more. Data is not written anew. After an error, or a crash, one of the two opens it, or both: try again. Of
+ * node-local stores each has to be changed, while no job runs. VARVE_KEY: the store is not encrypted. */
+VARVE_API int varve_store_key_change(struct varve_store *store, const char *new_key, struct varve_error *error);
+
 /* Ask the session that has this name open for a checkpoint; with VARVE_TRIGGER_EXIT, to end after it, too. It takes
  * notice at its next varve_need, and then varve_should_exit. 0; 1: the same was asked before, and is not taken yet.
  * VARVE_BUSY: something else was, try again in a moment. -ESRCH: no session has the name open. Of node-local stores,
@@ -314,6 +332,21 @@ VARVE_API int varve_store_pinned(struct varve_store *store, const struct varve_w
 #define VARVE_TRIGGER_EXIT 1u
 VARVE_API int varve_store_trigger(struct varve_store *store, const char *name, unsigned flags,
                                   struct varve_error *error);
+
+/* What sessions have left in the store about their checkpoints: one log for each, for the last ones of a name. */
+struct varve_job_log {
+    size_t size;         /* of this struct, as the library knows it */
+    uint32_t generation; /* its first one */
+    const char *text;    /* lines, each a JSON object (the format document explains them); NULL: it cannot be read */
+    size_t length;       /* bytes of them; no NUL follows */
+    const char *reason;  /* why it cannot be read, or NULL */
+};
+typedef int (*varve_job_log_fn)(void *arg, const struct varve_job_log *log);
+/* Calls fn for each log of a name, the newest first, until it returns nonzero, which is returned. Everything in it
+ * lives during the call. A log tells what its session had written last, some seconds ago while it runs: trust no more
+ * than that. Of node-local stores, that of rank 0's node has it. */
+VARVE_API int varve_store_logs(struct varve_store *store, const char *name, varve_job_log_fn fn, void *arg,
+                               struct varve_error *error);
 
 struct varve_prune_result {
     uint64_t objects;
@@ -349,6 +382,38 @@ struct varve_compact_result {
 VARVE_API int varve_store_compact(struct varve_store *store, const char *name,
                                   const struct varve_compact_options *options, struct varve_compact_result *out,
                                   struct varve_error *error);
+
+struct varve_copy_options {
+    size_t size;                /* sizeof(struct varve_copy_options) */
+    int is_dry_run;             /* read and compare only */
+    varve_progress_fn progress; /* in bytes of regions, copied and read back */
+    void *arg;
+    int may_go_back; /* a lower version than what is there, if it was saved later than that */
+};
+struct varve_copy_result {
+    size_t size;         /* sizeof(struct varve_copy_result), set by the caller */
+    int is_there;        /* the copy was there already, and was compared */
+    uint32_t generation; /* of the copy; 0: there is none */
+    int64_t version;
+    uint32_t ranks;
+    uint64_t regions;         /* of all ranks */
+    uint64_t bytes_protected; /* the same */
+    uint64_t bytes_new;       /* what the other store did not have, before it is compressed */
+    uint64_t bytes_resumed;   /* of these, what an earlier try had stored already; not known in a dry run */
+    uint64_t bytes_written;   /* in new packs */
+};
+/* Make a checkpoint one of `name` in the store at the address `to`, which is made if it is missing. It keeps its
+ * version, the time it was saved at, its ranks and regions. What the newest checkpoint of `name` has already is not
+ * stored again. All is checked as it is read, and read back before it becomes a checkpoint. Killed or stopped anywhere,
+ * there is no copy yet; given again, it goes on with what it had stored. After it was killed or stopped while it read
+ * back, a session that opens `name` there makes the copy a checkpoint as it is. VARVE_BUSY while a program may be
+ * writing `name` there, VARVE_MISMATCH when that name has this version of something else, or a later one,
+ * VARVE_UNSUPPORTED for node-local stores, VARVE_CORRUPT when the checkpoint is damaged. Settings of `store` count for
+ * the other one, too: with encrypt=on a new one is encrypted. VARVE_KEY when the store is encrypted and the other one
+ * is not, or would not be. options and out may be NULL; out is filled also after an error. */
+VARVE_API int varve_store_copy(struct varve_store *store, const struct varve_which *which, const char *to,
+                               const char *name, const struct varve_copy_options *options,
+                               struct varve_copy_result *out, struct varve_error *error);
 
 /* ---- who holds a name ---- */
 enum varve_holding {

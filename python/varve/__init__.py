@@ -40,7 +40,7 @@ from .errors import (BadSetting, Busy, Corrupt, Disagreed, EarlierFailed, Error,
 from .session import LATEST, Arrays, Distribution, Env, Flags, Session, Stored, open
 from .store import Array, Checkpoint, Checkpoints, Finding, Region, Store
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["open", "Session", "Store", "Checkpoints", "Checkpoint", "Array", "Arrays", "Region", "Stored", "Finding",
            "Flags", "Distribution", "Env", "LATEST", "DIMS_MAX", "Error", "NotFound", "NoCheckpoint", "NoStore",
            "Corrupt", "UnknownFormat", "Busy", "Fenced", "Mismatch", "Forgotten", "BadSetting", "Unsupported", "Disagreed",

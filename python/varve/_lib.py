@@ -46,6 +46,7 @@ VARVE_SETTING = -20009
 VARVE_UNSUPPORTED = -20010
 VARVE_DISAGREED = -20011
 VARVE_EARLIER_FAILED = -20012
+VARVE_KEY = -20013
 
 session_p = c_void_p  # struct varve_session *
 store_p = c_void_p  # struct varve_store *
@@ -114,7 +115,8 @@ varve_stat_fn = CFUNCTYPE(None, c_void_p, POINTER(varve_stat))
 class varve_checkpoint_info(Structure):
     _fields_ = [("name", c_char_p), ("generation", c_uint32), ("version", c_int64), ("time_ns", c_uint64),
                 ("ranks", c_uint32), ("regions", c_uint64), ("bytes_protected", c_uint64), ("bytes_stored", c_uint64),
-                ("bytes_metadata", c_uint64), ("is_damaged", c_int), ("is_pinned", c_int), ("reason", c_char_p)]
+                ("bytes_metadata", c_uint64), ("is_damaged", c_int), ("is_pinned", c_int), ("reason", c_char_p),
+                ("is_unreadable", c_int)]
 
 
 varve_checkpoint_fn = CFUNCTYPE(c_int, c_void_p, POINTER(varve_checkpoint_info))
@@ -194,6 +196,8 @@ _version_p = POINTER(c_int64)
 FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_error_name": (c_char_p, c_int),
     "varve_error_text": (c_char_p, c_int),
+    "varve_version": (c_char_p,),
+    "varve_build": (c_char_p,),
     "varve_open": (c_int, c_char_p, c_char_p, POINTER(varve_options), POINTER(session_p), _error_p),
     "varve_close": (c_int, session_p),
     "varve_session_error": (_error_p, session_p),

@@ -91,6 +91,10 @@ class EarlierFailed(Error):
     earlier_code: int = 0
 
 
+class BadKey(Error):
+    """The store is encrypted and the key is missing or wrong, or it is not encrypted and should be."""
+
+
 CLASSES: Dict[int, Type[Error]] = {
     _lib.VARVE_NO_CHECKPOINT: NoCheckpoint,
     _lib.VARVE_CORRUPT: Corrupt,
@@ -104,6 +108,7 @@ CLASSES: Dict[int, Type[Error]] = {
     _lib.VARVE_UNSUPPORTED: Unsupported,
     _lib.VARVE_DISAGREED: Disagreed,
     _lib.VARVE_EARLIER_FAILED: EarlierFailed,
+    _lib.VARVE_KEY: BadKey,
     -_errno.ENOENT: NotFound,
 }
 

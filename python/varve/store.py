@@ -186,7 +186,8 @@ class Checkpoint(Mapping[str, "Array"]):
     """One checkpoint: its arrays by name, put together from all ranks.
 
     name, version, generation (which run), time (of the commit, or None), ranks, nbytes, is_damaged, reason,
-    is_pinned (`varve pin` keeps it from being forgotten)
+    is_unreadable (beside is_damaged: reading failed, and it may be whole), is_pinned (`varve pin` keeps it from being
+    forgotten)
     """
 
     def __init__(self, store: Store, info: _lib.varve_checkpoint_info) -> None:
@@ -197,6 +198,7 @@ class Checkpoint(Mapping[str, "Array"]):
         self.ranks: int = info.ranks
         self.nbytes: int = info.bytes_protected
         self.is_damaged = bool(info.is_damaged)
+        self.is_unreadable = bool(info.is_unreadable)
         self.is_pinned = bool(info.is_pinned)
         self.reason = _lib.text_of(info.reason)
         self.time: Optional[datetime.datetime] = None
@@ -316,7 +318,7 @@ class Checkpoint(Mapping[str, "Array"]):
             raise from_c(_lib.VARVE_MISMATCH, None)
 
     def __repr__(self) -> str:
-        damaged = ", damaged" if self.is_damaged else ""
+        damaged = ", unreadable" if self.is_unreadable else ", damaged" if self.is_damaged else ""
         return f"<varve.Checkpoint {self.name}@{self.version}, {self.ranks} ranks, {self.nbytes} bytes{damaged}>"
 
 

@@ -1,12 +1,11 @@
 #include "analyze/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "files/error.h"
 #include "terminal/json.h"
+#include "terminal/page.h"
 #include "terminal/text.h"
 
 static double share(uint64_t part, uint64_t whole) {
@@ -146,15 +145,12 @@ static int tell_text(const struct analyze *analyze, const struct analyze_advice 
 /* Nothing that is there is overwritten. */
 static int write_page(const struct cli *cli, const struct analyze *analyze, const struct analyze_advice *advice,
                       struct varve_error *error) {
-    int fd = open(cli->output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    FILE *file = page_create(cli->output);
 
-    if (!file) {
-        int rc = files_system_error(error, "make", cli->output);
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
+    if (!file && errno == EEXIST)
+        return files_error(error, -EEXIST, "%s is there already; choose another file", cli->output);
+    if (!file)
+        return files_system_error(error, "make", cli->output);
     analyze_page(file, analyze, advice);
     int has_failed = ferror(file);
     if (fclose(file) != 0 || has_failed)

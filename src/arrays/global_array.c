@@ -3,15 +3,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/once.h"
 #include "base/alloc.h"
 #include "base/hash.h"
-
-#define LOOKS_MOST UINT64_C(100000000)
 
 static void tell(struct vv_global_array *global, const char *text) {
     vv_free(global->problem);
@@ -153,7 +151,7 @@ int vv_global_arrays_describe(struct vv_global_arrays *arrays, uint32_t owner, c
     else if (vv_array_check(&global->array, region->name, &why) != 0)
         blame(global, "it would have more bytes than an array can have");
     else if (!is_same_array(global, &block) && global->uneven == 0)
-        global->uneven = owner; /* not the first one, so not rank 0 */
+        global->uneven = owner + 1;
     global->wholes += (size_t)is_all_of_it(&block);
     add_box(global, &block);
     global->blocks[global->count++] = (struct vv_array_block){.owner = owner, .digest = region->digest};
@@ -184,52 +182,24 @@ void vv_global_arrays_clear(struct vv_global_arrays *arrays) {
     *arrays = (struct vv_global_arrays){0};
 }
 
-/* ---- elements that several have ---- */
+/* ---- is every element there, once? ---- */
 
 /* The blocks of one array, while they are compared. */
 struct comparing {
     struct vv_global_array *global;
-    struct placed *placed;        /* each block, and then in an order of their own */
-    const struct vv_part **parts; /* of those that are told apart */
+    struct vv_owned *owned;       /* each block */
+    const struct vv_part **parts; /* of those that count */
     size_t count;
 };
-struct placed {
-    struct vv_array_block *block;
-    struct vv_part part;
-};
 
-static int by_place(const void *a, const void *b) {
-    const struct placed *x = a, *y = b;
-    int order = memcmp(&x->part, &y->part, sizeof x->part);
-    return order ? order : x->block->owner < y->block->owner ? -1 : x->block->owner > y->block->owner;
+static void blame_twice(struct vv_global_array *global, const struct vv_twice *twice) {
+    char indices[VV_BOX_TEXT];
+    blame(global, "ranks %u and %u have %s %s; a restart on other ranks refuses it", twice->owner[0], twice->owner[1],
+          twice->is_other ? "stored different bytes of" : "both stored", vv_box_text(&twice->box, indices));
 }
 
-/* Of blocks of the same elements, those with the bits of the first one count no more. The first one that has other
- * bits, or NULL; *first is the one before it. */
-static const struct placed *mark_again(const struct comparing *comparing, const struct placed **first) {
-    const struct placed *placed = comparing->placed;
-    *first = placed;
-    for (size_t i = 1; i < comparing->global->count; i++) {
-        if (memcmp(&(*first)->part, &placed[i].part, sizeof placed[i].part) != 0) {
-            *first = &placed[i];
-            continue;
-        }
-        placed[i].block->is_again = vv_hash128_equal((*first)->block->digest, placed[i].block->digest);
-        if (!placed[i].block->is_again)
-            return &placed[i];
-    }
-    return NULL;
-}
-
-static const struct placed *placed_of(const struct vv_part *part) {
-    return (const struct placed *)(const void *)((const char *)part - offsetof(struct placed, part));
-}
-
-/* 0 or -ENOMEM. */
-static int compare_blocks(struct comparing *comparing) {
-    struct vv_global_array *global = comparing->global;
-    const struct placed *first, *other;
-    size_t met[2];
+/* Are they blocks of one array? */
+static int can_compare(struct vv_global_array *global) {
     if (global->joined > 0 && global->joined < global->count)
         blame(global, "some ranks have stored it as part of a list, and others not");
     if (global->is_ambiguous)
@@ -238,117 +208,45 @@ static int compare_blocks(struct comparing *comparing) {
         global->is_private = 1; /* as lists are, of which each rank has some */
     else if (global->uneven)
         blame(global, "ranks %u and %u have stored blocks of arrays of different sizes or types",
-              global->blocks[0].owner, global->uneven);
-    if (global->uneven)
+              global->blocks[0].owner, global->uneven - 1);
+    return !global->uneven;
+}
+
+/* 0 or -ENOMEM. */
+static int compare_blocks(struct comparing *comparing) {
+    struct vv_global_array *global = comparing->global;
+    struct vv_twice twice;
+    if (!can_compare(global))
         return 0;
     for (size_t i = 0; i < global->count; i++) {
-        comparing->placed[i].block = &global->blocks[i];
-        vv_array_block_part(global, i, &comparing->placed[i].part);
+        const struct vv_array_block *block = &global->blocks[i];
+        comparing->owned[i] = (struct vv_owned){.digest = block->digest, .owner = block->owner, .number = i};
+        vv_array_block_part(global, i, &comparing->owned[i].part);
     }
-    qsort(comparing->placed, global->count, sizeof *comparing->placed, by_place);
-    other = mark_again(comparing, &first);
-    if (other && global->wholes == global->count)
-        global->is_private = 1;
-    else if (other)
-        blame(global, "ranks %u and %u have stored different bytes of the same elements", first->block->owner,
-              other->block->owner);
-    if (other)
-        return 0;
+    int rc = vv_parts_once(comparing->owned, global->count, comparing->parts, &comparing->count, &twice);
     for (size_t i = 0; i < global->count; i++)
-        if (!comparing->placed[i].block->is_again && vv_part_elements(&comparing->placed[i].part) > 0)
-            comparing->parts[comparing->count++] = &comparing->placed[i].part;
-    int rc = vv_parts_meet(comparing->parts, comparing->count, &met[0], &met[1]);
-    if (rc == -E2BIG) {
+        global->blocks[comparing->owned[i].number].is_again = comparing->owned[i].is_again;
+    if (rc == -E2BIG)
         blame(global, "its %zu blocks lie so that they cannot be compared in a reasonable time", comparing->count);
-        return 0;
-    }
-    if (rc > 0) {
-        uint32_t a = placed_of(comparing->parts[met[0]])->block->owner;
-        uint32_t b = placed_of(comparing->parts[met[1]])->block->owner;
-        blame(global, "ranks %u and %u have both stored some elements of it", a < b ? a : b, a < b ? b : a);
-    }
-    return rc < 0 ? rc : 0;
+    else if (rc > 0 && twice.is_other && global->wholes == global->count)
+        global->is_private = 1;
+    else if (rc > 0)
+        blame_twice(global, &twice);
+    return rc == -ENOMEM ? rc : 0;
 }
 
-/* ---- elements that nobody has ---- */
-
-static int by_first_index(const void *a, const void *b, void *arg) {
-    const struct vv_part *x = *(const struct vv_part *const *)a, *y = *(const struct vv_part *const *)b;
-    const unsigned *dim = arg;
-    uint64_t left = x->dim[*dim].first, right = y->dim[*dim].first;
-    return left < right ? -1 : left > right;
-}
-
-/* Looking for the first index that no part has. */
-struct search {
-    const struct vv_part *whole;
-    uint64_t looks; /* left: blocks that somebody invented could take years */
-    uint64_t index[VV_DIMS_MAX];
-};
-
-static int find_hole(struct search *search, const struct vv_part **parts, size_t count, unsigned dim);
-
-/* Between two indices at which some part begins or ends, all have the same parts: is there a hole in what is behind?
- * Looks from `at` on, and tells where the next such stretch begins. */
-static int look_behind(struct search *search, const struct vv_part *const *parts, size_t count, unsigned dim,
-                       uint64_t at, uint64_t *next) {
-    const struct vv_part **behind = vv_calloc(count + 1, sizeof(const struct vv_part *));
-    size_t used = 0;
-    *next = search->whole->dim[dim].local;
-    if (!behind)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t change;
-        if (vv_part_has(&parts[i]->dim[dim], at, &change))
-            behind[used++] = parts[i];
-        if (change < *next)
-            *next = change;
-        if (parts[i]->dim[dim].first > at)
-            break; /* they ascend */
-    }
-    int rc = find_hole(search, behind, used, dim + 1);
-    vv_free(behind);
-    return rc;
-}
-
-/* These parts have the indices before this dimension. 1 and the rest of the first index that none of them has; 0 if
- * there is none; -ENOMEM, or -E2BIG after too many looks. */
-static int find_hole(struct search *search, const struct vv_part **parts, size_t count, unsigned dim) {
-    unsigned dims = search->whole->dims;
-    uint64_t next;
-    if (dim == dims || count == 0) {
-        memset(search->index + dim, 0, (dims - dim) * sizeof *search->index);
-        return count == 0;
-    }
-    qsort_r(parts, count, sizeof(const struct vv_part *), by_first_index, &dim);
-    for (uint64_t at = 0; at < search->whole->dim[dim].local; at = next) {
-        if (search->looks <= count)
-            return -E2BIG;
-        search->looks -= count;
-        int rc = look_behind(search, parts, count, dim, at, &next);
-        search->index[dim] = at;
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
-static void tell_hole(struct vv_global_array *global, const uint64_t *index) {
-    char out[512];
-    size_t capacity = sizeof out;
-    size_t used = (size_t)snprintf(out, capacity, "%" PRIu64 " of its elements are stored by no rank%s",
-                                   global->missing, global->has_others ? " on this node" : "");
-    for (unsigned i = 0; index && i < global->array.dims && used < capacity; i++)
-        used += (size_t)snprintf(out + used, capacity - used, "%s%" PRIu64, i ? ", " : "; the first is [", index[i]);
-    if (index && used < capacity)
-        snprintf(out + used, capacity - used, "]");
+static void tell_hole(struct vv_global_array *global, const struct vv_box *box) {
+    char out[256], indices[VV_BOX_TEXT];
+    snprintf(out, sizeof out, "%" PRIu64 " of its elements are stored by no rank%s%s%s", global->missing,
+             global->has_others ? " on this node" : "", box ? "; the first are " : "",
+             box ? vv_box_text(box, indices) : "");
     tell(global, out);
 }
 
 static int check_array(struct comparing *comparing) {
     struct vv_global_array *global = comparing->global;
     struct vv_part whole;
-    struct search search = {.whole = &whole, .looks = LOOKS_MOST};
+    struct vv_box box;
     uint64_t found = 0;
     vv_part_of_array(&global->array, &whole);
     int rc = compare_blocks(comparing);
@@ -359,10 +257,10 @@ static int check_array(struct comparing *comparing) {
     global->missing = vv_part_elements(&whole) - found;
     if (global->missing == 0)
         return 0;
-    rc = find_hole(&search, comparing->parts, comparing->count, 0);
+    rc = vv_parts_hole(&whole, comparing->parts, comparing->count, &box);
     if (rc == -ENOMEM)
         return rc;
-    tell_hole(global, rc > 0 ? search.index : NULL);
+    tell_hole(global, rc > 0 ? &box : NULL);
     return 0;
 }
 
@@ -374,11 +272,11 @@ int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, stru
             continue;
         global->has_others = has_others;
         struct comparing comparing = {.global = global,
-                                      .placed = vv_calloc(global->count + 1, sizeof(struct placed)),
+                                      .owned = vv_calloc(global->count + 1, sizeof(struct vv_owned)),
                                       .parts = vv_calloc(global->count + 1, sizeof(const struct vv_part *))};
-        rc = comparing.placed && comparing.parts ? check_array(&comparing) : -ENOMEM;
+        rc = comparing.owned && comparing.parts ? check_array(&comparing) : -ENOMEM;
         vv_free(comparing.parts);
-        vv_free(comparing.placed);
+        vv_free(comparing.owned);
         if (has_others && !global->is_private && global->missing == 0) /* there may be more, and others */
             blame(global, "some ranks are not on this node, so it is not known whether it is whole");
     }

@@ -20,7 +20,7 @@ struct vv_global_array {
     size_t box_capacity;
     size_t wholes;    /* blocks that are all of an array, as they say */
     size_t joined;    /* blocks that are parts of a list */
-    uint32_t uneven;  /* who has stored a block of an array of another size or type than the first; 0: nobody */
+    uint32_t uneven;  /* 1 + who has stored a block of an array of another size or type than the first; 0: nobody */
     int is_private;   /* each rank has an array of its own under this name */
     int is_ambiguous; /* some elements are stored more than once, and not alike; or ranks say different things of it */
     int has_others;   /* some ranks are on other nodes */

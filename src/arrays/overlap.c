@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 
 #define LOOKS_MOST UINT64_C(200000000)
+#define DIVISOR_STEPS 16 /* a common divisor takes as long as so many steps, */
+#define SORT_STEPS 4     /* and the place of a part among others as so many */
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -13,7 +15,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
 
 /* ---- one dimension ---- */
 
-static uint64_t global_of(const struct vv_part_dim *dim, uint64_t local) {
+uint64_t vv_part_index(const struct vv_part_dim *dim, uint64_t local) {
     return dim->first + local / dim->block * dim->every + local % dim->block;
 }
 
@@ -49,19 +51,29 @@ static int can_meet(const struct vv_part_dim *there, const struct vv_part_dim *h
     return shift < there->block || step - shift < here->block;
 }
 
+static int charge(uint64_t *steps, uint64_t count) {
+    uint64_t left = *steps;
+    *steps -= least(left, count);
+    return left < count ? -E2BIG : 0;
+}
+
 /* The next elements that follow each other on both sides, from this one of `there` on: 1 and where, or 0. Each step
  * passes a block of both; -E2BIG when there are none left. */
 static int find_within(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from, uint64_t *steps,
                        struct vv_overlap_dim *out) {
-    if (!is_together(there) && !is_together(here) && !can_meet(there, here))
-        return 0;
-    while (from < there->local) {
-        if ((*steps)-- == 0)
+    if (!is_together(there) && !is_together(here)) {
+        if (charge(steps, DIVISOR_STEPS) != 0)
             return -E2BIG;
-        uint64_t global = global_of(there, from), to = local_from(here, global);
+        if (!can_meet(there, here))
+            return 0;
+    }
+    while (from < there->local) {
+        if (charge(steps, 1) != 0)
+            return -E2BIG;
+        uint64_t global = vv_part_index(there, from), to = local_from(here, global);
         if (to == here->local)
             return 0;
-        uint64_t next = global_of(here, to);
+        uint64_t next = vv_part_index(here, to);
         if (next == global) {
             uint64_t length = least(there->block - from % there->block, here->block - to % here->block);
             out->from = from;
@@ -218,43 +230,81 @@ int vv_part_has(const struct vv_part_dim *dim, uint64_t index, uint64_t *change)
     return has;
 }
 
-/* A part among others, and where it lies in the dimension that they are sorted by. */
+/* ---- do any of many parts meet? ----
+ *
+ * Two parts do not meet if they lie beside each other in one dimension: by where they begin and end there; or, of
+ * blocks at equal distances, by where these lie in a period. So all are sorted by each of these in turn, and taken
+ * apart wherever all before a place end in front of it. Of a grid of blocks, cyclic or not, each part is alone then.
+ * What cannot be taken apart is compared by pairs. */
+
+/* A part among others, and where it lies in what they are sorted by. */
 struct sorted {
     const struct vv_part *part;
     uint64_t first, end;
     size_t number;
 };
 
+/* Some of them that follow each other in the list, and those ways that did not take them apart. */
+struct range {
+    size_t from, count;
+    unsigned way, failed;
+};
+
+struct meeting {
+    struct sorted *list;
+    struct range *ranges; /* still to be looked at */
+    size_t waiting;
+    uint64_t steps; /* left */
+    size_t *first, *second;
+};
+
 static int by_first(const void *a, const void *b) {
     const struct sorted *x = a, *y = b;
-    return x->first < y->first ? -1 : x->first > y->first;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int by_number(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
+static void place_by_ends(struct sorted *list, size_t count, unsigned dim) {
+    for (size_t i = 0; i < count; i++) {
+        list[i].first = list[i].part->dim[dim].first;
+        list[i].end = vv_part_end(&list[i].part->dim[dim]);
+    }
 }
 
-/* The dimension in which they begin at most different indices; -ENOMEM. */
-static int most_spread(const struct vv_part *const *parts, size_t count) {
-    uint64_t *firsts = vv_calloc(count + 1, sizeof *firsts);
+/* By where they lie in the longest period that all of them keep. 0 if there is none. */
+static int place_by_period(struct sorted *list, size_t count, unsigned dim) {
+    uint64_t period = 0, origin = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const struct vv_part_dim *part = &list[i].part->dim[dim];
+        period = is_together(part) ? period : common_divisor(period, part->every);
+        origin = least(origin, part->first);
+    }
+    if (period < 2)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct vv_part_dim *part = &list[i].part->dim[dim];
+        uint64_t length = is_together(part) ? part->local : part->block, first = (part->first - origin) % period;
+        int is_inside = length <= period - first; /* else it goes on at the start of the next period */
+        list[i].first = is_inside ? first : 0;
+        list[i].end = is_inside ? first + length : period;
+    }
+    return 1;
+}
+
+/* The dimension in which they begin at most different indices. */
+static unsigned most_spread(struct sorted *list, size_t count) {
     size_t most = 0;
-    int best = 0;
-    if (!firsts)
-        return -ENOMEM;
-    for (unsigned i = 0; count > 0 && i < parts[0]->dims; i++) {
+    unsigned best = 0;
+    for (unsigned i = 0; i < list->part->dims; i++) {
         size_t different = 0;
-        for (size_t j = 0; j < count; j++)
-            firsts[j] = parts[j]->dim[i].first;
-        qsort(firsts, count, sizeof *firsts, by_number);
+        place_by_ends(list, count, i);
+        qsort(list, count, sizeof *list, by_first);
         for (size_t j = 1; j < count; j++)
-            different += firsts[j] != firsts[j - 1];
+            different += list[j].first != list[j - 1].first;
         if (different > most) {
             most = different;
-            best = (int)i;
+            best = i;
         }
     }
-    vv_free(firsts);
     return best;
 }
 
@@ -268,32 +318,89 @@ static int meet(const struct vv_part *a, const struct vv_part *b, uint64_t *step
 }
 
 /* Sorted by where they begin: only those that begin before one ends can meet it. */
-static int find_meeting(const struct sorted *list, size_t count, size_t *first, size_t *second) {
-    uint64_t steps = LOOKS_MOST;
+static int look_at_pairs(struct meeting *meeting, struct sorted *list, size_t count) {
+    unsigned dim = most_spread(list, count);
+    place_by_ends(list, count, dim);
+    qsort(list, count, sizeof *list, by_first);
     for (size_t i = 0; i < count; i++)
         for (size_t j = i + 1; j < count && list[j].first < list[i].end; j++) {
-            int rc = meet(list[i].part, list[j].part, &steps);
-            if (rc < 0)
-                return rc;
+            int rc = meet(list[i].part, list[j].part, &meeting->steps);
             if (rc > 0) {
-                *first = list[i].number < list[j].number ? list[i].number : list[j].number;
-                *second = list[i].number < list[j].number ? list[j].number : list[i].number;
-                return 1;
+                int is_before = list[i].number < list[j].number;
+                *meeting->first = list[is_before ? i : j].number;
+                *meeting->second = list[is_before ? j : i].number;
             }
+            if (rc != 0)
+                return rc;
         }
     return 0;
 }
 
+/* Who is alone meets nobody. */
+static void put_range(struct meeting *meeting, struct range range) {
+    if (range.count > 1)
+        meeting->ranges[meeting->waiting++] = range;
+}
+
+/* Try the next way to take a range apart; its parts wait then, or all of it. -E2BIG after too many steps. */
+static int take_apart(struct meeting *meeting, struct range range) {
+    struct sorted *list = meeting->list + range.from;
+    unsigned ways = 2 * list->part->dims, dim = range.way / 2;
+    struct range next = {.from = range.from, .way = (range.way + 1) % ways, .failed = range.failed + 1};
+    size_t begin = 0;
+    uint64_t end = 0;
+    int is_placed = 1;
+    if (charge(&meeting->steps, SORT_STEPS * range.count) != 0)
+        return -E2BIG;
+    if (range.way % 2 == 0)
+        place_by_ends(list, range.count, dim);
+    else
+        is_placed = place_by_period(list, range.count, dim);
+    if (is_placed)
+        qsort(list, range.count, sizeof *list, by_first);
+    for (size_t i = 0; i < range.count && is_placed; i++) {
+        if (i > begin && list[i].first >= end) {
+            next.failed = 0;
+            put_range(meeting, (struct range){range.from + begin, i - begin, next.way, 0});
+            begin = i;
+        }
+        end = end > list[i].end ? end : list[i].end;
+    }
+    next.from += begin;
+    next.count = range.count - begin;
+    put_range(meeting, next);
+    return 0;
+}
+
+static int find_meeting(struct meeting *meeting) {
+    int rc = 0;
+    while (meeting->waiting > 0 && rc == 0) {
+        struct range range = meeting->ranges[--meeting->waiting];
+        struct sorted *list = meeting->list + range.from;
+        if (range.failed == 2 * list->part->dims)
+            rc = look_at_pairs(meeting, list, range.count);
+        else
+            rc = take_apart(meeting, range);
+    }
+    return rc;
+}
+
 int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second) {
-    struct sorted *list = vv_calloc(count + 1, sizeof *list);
-    int dim = list ? most_spread(parts, count) : -ENOMEM;
+    struct meeting meeting = {.list = vv_calloc(count + 1, sizeof *meeting.list),
+                              .ranges = vv_calloc(count / 2 + 1, sizeof *meeting.ranges),
+                              .steps = LOOKS_MOST,
+                              .first = first,
+                              .second = second};
+    int rc = meeting.list && meeting.ranges ? 0 : -ENOMEM;
     size_t used = 0;
-    for (size_t i = 0; i < count && dim >= 0; i++)
+    for (size_t i = 0; i < count && rc == 0; i++)
         if (vv_part_elements(parts[i]) > 0)
-            list[used++] = (struct sorted){parts[i], parts[i]->dim[dim].first, vv_part_end(&parts[i]->dim[dim]), i};
-    if (dim >= 0)
-        qsort(list, used, sizeof *list, by_first);
-    int rc = dim < 0 ? dim : find_meeting(list, used, first, second);
-    vv_free(list);
+            meeting.list[used++] = (struct sorted){.part = parts[i], .number = i};
+    if (rc == 0) {
+        put_range(&meeting, (struct range){.count = used});
+        rc = find_meeting(&meeting);
+    }
+    vv_free(meeting.ranges);
+    vv_free(meeting.list);
     return rc;
 }

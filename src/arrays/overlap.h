@@ -44,6 +44,8 @@ struct vv_overlap {
 void vv_part_of_array(const struct varve_array *array, struct vv_part *out);
 void vv_part_of_bytes(uint64_t bytes, struct vv_part *out);
 uint64_t vv_part_elements(const struct vv_part *part);
+/* The global index of one of its elements. */
+uint64_t vv_part_index(const struct vv_part_dim *dim, uint64_t local);
 /* Behind the last index it has in this dimension, which it has some of. */
 uint64_t vv_part_end(const struct vv_part_dim *dim);
 /* Have they an index in common? */
@@ -51,7 +53,7 @@ int vv_part_dims_meet(const struct vv_part_dim *a, const struct vv_part_dim *b);
 /* Does it have this index? *change: the next one for which the answer is another, or UINT64_MAX. */
 int vv_part_has(const struct vv_part_dim *dim, uint64_t index, uint64_t *change);
 /* 1 if two of them have an element in common, and which two; 0 if not; -ENOMEM; -E2BIG if it would take too long: they
- * lie neither beside nor behind each other, and are many. */
+ * are many, and no grid or cuts through all of them, not even in a period, keep them apart. */
 int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second);
 
 /* 1 if they have an element in common: walk it then. Both parts have the same element and dimensions, and live as long

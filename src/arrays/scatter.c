@@ -88,7 +88,7 @@ int vv_scatter_run(struct vv_scatter *scatter, struct varve_error *error) {
 }
 
 static int is_full(const struct vv_scatter *scatter) {
-    return vv_fetch_pending(scatter->fetch) + scatter->copies.size > scatter->window;
+    return vv_fetch_pending(scatter->fetch) + scatter->copies.size + scatter->room_size > scatter->window;
 }
 
 /* Is it in the same run as those before, close behind them, and is there room? */

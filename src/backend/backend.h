@@ -66,6 +66,16 @@ int vv_retry_backend_wrap(struct varve_backend *inner, unsigned retries, const s
 int vv_fault_backend_wrap(struct varve_backend *inner, const char *spec, struct varve_backend **out);
 int vv_count_backend_wrap(struct varve_backend *inner, struct varve_backend **out);
 
+struct vv_secret;
+/* Objects are encrypted on their way in, and checked and decrypted on their way out (sealed.h). The secret is copied.
+ * Objects below the prefix "keys" are not its own, and it does not list them. log lives as long as the backend. */
+int vv_sealed_backend_wrap(struct varve_backend *inner, const struct vv_secret *secret, const struct vv_log *log,
+                           struct varve_backend **out);
+/* The secret of such a wrapper, and what it wraps; NULL if backend is none. */
+const struct vv_secret *vv_sealed_secret(struct varve_backend *backend, struct varve_backend **inner_out);
+/* Why a get of key failed with VARVE_CORRUPT the last time. 1 and the text, or 0 if that is not known. */
+int vv_backend_refusal(struct varve_backend *backend, const char *key, char *text, size_t size);
+
 enum vv_verb {
     VV_VERB_CREATE,
     VV_VERB_WRITE,

@@ -7,17 +7,20 @@
 /* What an address says. */
 enum vv_uri_kind { VV_URI_FILE, VV_URI_MEM, VV_URI_LOADED };
 
-struct vv_uri {
+#define VV_URI_OPTIONS 15 /* more than any library knows */
+
+struct vv_uri { /* not copied: it points into itself */
     enum vv_uri_kind kind;
     char scheme[8];                           /* of VV_URI_LOADED: which library */
     char path[VV_BACKEND_PATH_MAX + 1];       /* folder, name of the memory store, or what that library knows */
-    char options[512];                        /* of VV_URI_LOADED: parameters for that library */
     uint64_t limit;                           /* bytes per second, 0: none */
     char limit_file[VV_BACKEND_PATH_MAX + 1]; /* "", or where processes share it */
     uint64_t latency_ns;
     unsigned retry;
     int count;
-    char fault[256]; /* "" or the specification */
+    char fault[256];                                         /* "" or the specification */
+    struct varve_backend_option options[VV_URI_OPTIONS + 1]; /* of VV_URI_LOADED: for that library, then one of NULLs */
+    char query[VV_BACKEND_PATH_MAX + 1024];                  /* what the options point into */
 };
 
 /* Take an address apart; VARVE_SETTING or VARVE_UNSUPPORTED, and error says what is wrong. Pure: touches nothing. */

@@ -134,12 +134,13 @@ static const struct {
 
 /* A library that is loaded knows its own parameters, and refuses the others. */
 static int keep_option(struct vv_uri *uri, const char *name, const char *value, struct varve_error *error) {
-    size_t used = strlen(uri->options), room = sizeof(uri->options) - used;
-    int size =
-        snprintf(uri->options + used, room, "%s%s%s%s", used ? "&" : "", name, value ? "=" : "", value ? value : "");
-    return size >= 0 && (size_t)size < room
-               ? 0
-               : vv_error(error, VARVE_SETTING, "the parameters of the store's address are too long");
+    size_t count = 0;
+    while (uri->options[count].name)
+        count++;
+    if (count == VV_URI_OPTIONS)
+        return vv_error(error, VARVE_SETTING, "the store's address has more than %d parameters", VV_URI_OPTIONS);
+    uri->options[count] = (struct varve_backend_option){name, value};
+    return 0;
 }
 
 static int set_parameter(struct vv_uri *uri, const char *name, const char *value, struct varve_error *error) {
@@ -166,23 +167,18 @@ static int check_limit(const struct vv_uri *uri, struct varve_error *error) {
 }
 
 static int parse_query(const char *query, struct vv_uri *uri, struct varve_error *error) {
-    while (*query) {
-        char pair[VV_BACKEND_PATH_MAX + 16];
-        size_t size = strcspn(query, "&");
-        if (size >= sizeof(pair))
-            return vv_error(error, VARVE_SETTING, "a parameter of the store's address is too long");
-        memcpy(pair, query, size);
-        pair[size] = '\0';
-        query += size;
-        query += *query == '&';
-        char *value = strchr(pair, '=');
+    char *rest = uri->query;
+    int result = 0;
+    if (strlen(query) >= sizeof(uri->query))
+        return vv_error(error, VARVE_SETTING, "the parameters of the store's address are too long");
+    strcpy(uri->query, query);
+    while (result == 0 && rest && *rest) {
+        char *name = strsep(&rest, "&"), *value = strchr(name, '=');
         if (value)
             *value++ = '\0';
-        int result = set_parameter(uri, pair, value, error);
-        if (result < 0)
-            return result;
+        result = set_parameter(uri, name, value, error);
     }
-    return check_limit(uri, error);
+    return result < 0 ? result : check_limit(uri, error);
 }
 
 static int check_mem(const struct vv_uri *uri, struct varve_error *error) {
@@ -202,7 +198,7 @@ static int parse_file_rest(const char *rest, size_t size, struct vv_uri *uri, st
 }
 
 static int parse_loaded(const char *text, size_t scheme, size_t size, struct vv_uri *uri, struct varve_error *error) {
-    static const char *const known[] = {"s3"};
+    static const char *const known[] = {"s3", "rados"};
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
         if (strlen(known[i]) != scheme || strncmp(text, known[i], scheme) != 0)
             continue;
@@ -210,7 +206,8 @@ static int parse_loaded(const char *text, size_t scheme, size_t size, struct vv_
         snprintf(uri->scheme, sizeof(uri->scheme), "%s", known[i]);
         return take_path(text + scheme + 3, size - scheme - 3, 1, uri, error);
     }
-    return vv_error(error, VARVE_UNSUPPORTED, "there is no backend for %.*s:// addresses; there are file, mem and s3",
+    return vv_error(error, VARVE_UNSUPPORTED,
+                    "there is no backend for %.*s:// addresses; there are file, mem, s3 and rados",
                     (int)(scheme > 32 ? 32 : scheme), text);
 }
 

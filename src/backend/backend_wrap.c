@@ -214,8 +214,8 @@ static void wrap_close(struct varve_backend *backend) {
 }
 
 /* Messages name the wrapped backend: wrappers are of no interest to a reader of errors. */
-static const struct varve_backend_ops wrap_ops = {
-    .size = sizeof(wrap_ops),
+const struct varve_backend_ops vv_wrap_ops = {
+    .size = sizeof(vv_wrap_ops),
     .name = "wrapper",
     .create = wrap_create,
     .upload_write = wrap_upload_write,
@@ -235,13 +235,17 @@ static const struct varve_backend_ops wrap_ops = {
 };
 
 void vv_wrap_init(struct wrap *wrap, const struct wrap_hooks *hooks, struct varve_backend *inner) {
-    wrap->base.ops = &wrap_ops;
+    wrap->base.ops = &vv_wrap_ops;
     wrap->inner = inner;
     wrap->hooks = hooks;
 }
 
+static int is_wrapper(const struct varve_backend *backend) {
+    return backend->ops->close == wrap_close;
+}
+
 struct wrap *vv_wrap_find(struct varve_backend *backend, const struct wrap_hooks *hooks) {
-    while (backend->ops == &wrap_ops) {
+    while (is_wrapper(backend)) {
         struct wrap *wrap = wrap_of(backend);
         if (wrap->hooks == hooks)
             return wrap;
@@ -251,13 +255,13 @@ struct wrap *vv_wrap_find(struct varve_backend *backend, const struct wrap_hooks
 }
 
 struct varve_backend *vv_backend_innermost(struct varve_backend *backend) {
-    while (backend->ops == &wrap_ops)
+    while (is_wrapper(backend))
         backend = wrap_of(backend)->inner;
     return backend;
 }
 
 const char *vv_backend_name(const struct varve_backend *backend) {
-    while (backend->ops == &wrap_ops)
+    while (is_wrapper(backend))
         backend = ((const struct wrap *)backend)->inner;
     return backend->ops->name;
 }

@@ -40,6 +40,8 @@ struct wrap {
     const struct wrap_hooks *hooks;
 };
 
+/* What the verbs of a wrapper are; one with verbs of its own has a copy of it, with close as it is here. */
+extern const struct varve_backend_ops vv_wrap_ops;
 void vv_wrap_init(struct wrap *wrap, const struct wrap_hooks *hooks, struct varve_backend *inner);
 /* The nearest wrapper with these hooks in backend or inside it; NULL if there is none. */
 struct wrap *vv_wrap_find(struct varve_backend *backend, const struct wrap_hooks *hooks);

@@ -75,6 +75,12 @@ struct vv_details {
     uint64_t restart_rounds;                        /* of questions to other ranks */
     double restart_reading, restart_checking, restart_decoding, restart_copying;
     double restart_waiting; /* for other ranks */
+
+    /* of the session, on rank 0: checkpoints that have come to further tiers, were passed over on the way there since
+     * newer ones came, and could not be copied; what was written for those that came, and how long it took */
+    uint64_t tiers_moved, tiers_passed, tiers_failed, tiers_bytes;
+    double tiers_seconds;
+    uint64_t tiers_back; /* checkpoints that were copied back from a tier when the session was opened */
 };
 
 /* X(kind, name, unit) for every member but version and result. The kinds are the types: WIDE is uint64_t, SHORT is
@@ -148,6 +154,12 @@ struct vv_details {
     X(REAL, restart_checking, "seconds")                                                                               \
     X(REAL, restart_decoding, "seconds")                                                                               \
     X(REAL, restart_copying, "seconds")                                                                                \
-    X(REAL, restart_waiting, "seconds")
+    X(REAL, restart_waiting, "seconds")                                                                                \
+    X(WIDE, tiers_moved, "checkpoints")                                                                                \
+    X(WIDE, tiers_passed, "checkpoints")                                                                               \
+    X(WIDE, tiers_failed, "checkpoints")                                                                               \
+    X(WIDE, tiers_bytes, "bytes")                                                                                      \
+    X(REAL, tiers_seconds, "seconds")                                                                                  \
+    X(WIDE, tiers_back, "checkpoints")
 
 #endif

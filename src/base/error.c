@@ -2,6 +2,7 @@
 
 #include "base/printable.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,6 +79,42 @@ int vv_error_default(struct varve_error *error, int code, const char *format, ..
         fill(error, code, format, args);
         va_end(args);
     }
+    return code;
+}
+
+/* As a word: a folder named "a" is not named by every text. */
+static int has_word(const char *text, const char *word) {
+    size_t size = strlen(word);
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[size]))
+            return 1;
+    return 0;
+}
+
+/* What somebody has written in front of an @, as in a browser. */
+static void hide_password(char *address) {
+    char *begin = strstr(address, "://"), *at = NULL;
+    if (!begin)
+        return;
+    begin += 3;
+    for (char *c = begin; *c && *c != '/'; c++)
+        at = *c == '@' ? c : at;
+    if (at)
+        memmove(begin, at + 1, strlen(at + 1) + 1);
+}
+
+int vv_error_store(struct varve_error *error, int code, const char *address) {
+    char place[sizeof error->text], shown[sizeof error->text];
+    if (!error || code >= 0)
+        return code;
+    snprintf(place, sizeof place, "%.*s", (int)strcspn(address, "?"), address);
+    hide_password(place);
+    vv_printable(place, shown, sizeof shown);
+    const char *scheme = strstr(shown, "://");
+    if (!*shown || has_word(error->text, scheme ? scheme + 3 : shown))
+        return code;
+    size_t used = strlen(error->text);
+    snprintf(error->text + used, sizeof error->text - used, " (store %.300s)", shown);
     return code;
 }
 

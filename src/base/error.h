@@ -15,6 +15,10 @@ int vv_error_sys(struct varve_error *error, int code, const char *format, ...) _
 int vv_error_default(struct varve_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Returns code. If that is an error, its text gets the address of the store (without parameters) at the end, unless it
+ * names it already. */
+int vv_error_store(struct varve_error *error, int code, const char *address);
+
 void vv_error_clear(struct varve_error *error); /* accepts NULL */
 
 #endif

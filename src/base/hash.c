@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#define WIDE vv_hash_plain
+#include "base/hash_wide_code.h"
 
 /* What the vector code inside asks for. */
 #define STATE_ALIGNMENT 64
@@ -14,16 +14,12 @@ struct vv_digest_state {
     XXH3_state_t xxh;
 };
 
-static struct vv_hash128 from_xxh(XXH128_hash_t hash) {
-    return (struct vv_hash128){.low = hash.low64, .high = hash.high64};
-}
-
 uint64_t vv_sum64(const void *data, size_t size) {
-    return XXH3_64bits(data, size);
+    return vv_hash_widest()->sum64(data, size);
 }
 
 struct vv_hash128 vv_digest(const void *data, size_t size) {
-    return from_xxh(XXH3_128bits(data, size));
+    return vv_hash_widest()->digest(data, size);
 }
 
 int vv_digest_begin(struct vv_digest_state **out) {
@@ -38,7 +34,7 @@ int vv_digest_begin(struct vv_digest_state **out) {
 
 void vv_digest_add(struct vv_digest_state *state, const void *data, size_t size) {
     if (size)
-        XXH3_128bits_update(&state->xxh, data, size);
+        vv_hash_widest()->add(&state->xxh, data, size);
 }
 
 struct vv_hash128 vv_digest_end(struct vv_digest_state *state) {

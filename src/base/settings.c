@@ -246,8 +246,14 @@ static int set_text(const struct vv_setting *setting, const char *text, char *fi
         rc = check_pattern(text, why);
     else if (setting->offset == offsetof(struct vv_settings, cpus))
         rc = vv_cpus_are_valid(text) ? 0 : -1;
+    else if (setting->offset == offsetof(struct vv_settings, key))
+        rc = !*text || strncmp(text, "file:", 5) == 0 || strncmp(text, "env:", 4) == 0 ||
+                     strncmp(text, "command:", 8) == 0
+                 ? 0
+                 : -1;
     else if (setting->offset == offsetof(struct vv_settings, trigger_file) ||
-             setting->offset == offsetof(struct vv_settings, exit_file))
+             setting->offset == offsetof(struct vv_settings, exit_file) ||
+             setting->offset == offsetof(struct vv_settings, tiers))
         rc = 0;
     else
         rc = parse_on_error(text, &on_error, &retries);
@@ -282,11 +288,17 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
 static int refuse_value(const struct vv_setting *setting, const char *value, const char *origin,
                         const struct varve_error *why, struct varve_error *error) {
     char allowed[256];
+    if (setting->offset == offsetof(struct vv_settings, key)) /* somebody may have given the key itself */
+        value = "(not shown)";
     if (why->text[0])
         return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\": %s", origin, setting->name, value, why->text);
     vv_setting_allowed_text(setting, allowed, sizeof allowed);
+    const char *more = setting->type == VV_TYPE_BYTES ? ", in bytes or with K, M, G or T after the number"
+                       : setting->offset == offsetof(struct vv_settings, interval)
+                           ? "; seconds are for interval_seconds"
+                           : "";
     return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s%s", origin, setting->name, value,
-                    allowed, setting->type == VV_TYPE_BYTES ? ", in bytes or with K, M, G or T after the number" : "");
+                    allowed, more);
 }
 
 void vv_settings_init(struct vv_settings *settings) {
@@ -313,12 +325,33 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
         return refuse_value(setting, value, origin, &why, error);
     if (settings->keep == 1)
         settings->keep = 2;
+    if (settings->tiers_keep == 1)
+        settings->tiers_keep = 2;
     remember_origin(settings, setting, origin);
     return 0;
 }
 
 int vv_settings_is_fine(uint64_t value) {
     return value <= 1 || (value >= 32 && value <= 4096 && (value & (value - 1)) == 0);
+}
+
+/* An address may have a comma where no other setting can follow, but not at its end or two of them. */
+static int has_stray_comma(const char *text) {
+    size_t size = strlen(text);
+    return *text == ',' || (size > 0 && text[size - 1] == ',') || strstr(text, ",,") || strstr(text, ",;") ||
+           strstr(text, ";,");
+}
+
+/* -1: one is empty, or there are too many. */
+static int count_tiers(const char *text) {
+    int count = 0;
+    while (*text) {
+        size_t size = strcspn(text, ";");
+        if (size == 0 || (text[size] == ';' && !text[size + 1]) || ++count >= VV_TIERS_MOST)
+            return -1;
+        text += size + (text[size] == ';');
+    }
+    return count;
 }
 
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error) {
@@ -340,6 +373,19 @@ int vv_settings_check(const struct vv_settings *settings, struct varve_error *er
             " or take trap-uffd or trap-mprotect",
             settings->origins[VV_SETTING_capture], settings->origins[VV_SETTING_tracker]);
     }
+    int tiers = count_tiers(settings->tiers);
+    if (has_stray_comma(settings->tiers))
+        return vv_error(error, VARVE_SETTING, "tiers (from %s) has a stray comma: put a semicolon between addresses",
+                        settings->origins[VV_SETTING_tiers]);
+    if (tiers < 0)
+        return vv_error(
+            error, VARVE_SETTING,
+            "tiers (from %s) must be at most %d addresses with a semicolon between them, none of them empty",
+            settings->origins[VV_SETTING_tiers], VV_TIERS_MOST - 1);
+    if (settings->durable > 1 + tiers)
+        return vv_error(error, VARVE_SETTING,
+                        "durable (%d, from %s) names a tier that is not there: tiers has %d, from 2 on",
+                        settings->durable, settings->origins[VV_SETTING_durable], tiers);
     return 0;
 }
 

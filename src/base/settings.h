@@ -37,8 +37,15 @@ enum vv_chunk_choice { VV_CHOOSE_CHUNK_FIXED, VV_CHOOSE_CHUNK_CDC };
 enum vv_chunk_size_choice { VV_CHOOSE_CHUNK_SIZE_512, VV_CHOOSE_CHUNK_SIZE_4K, VV_CHOOSE_CHUNK_SIZE_32K };
 enum vv_direct_choice { VV_CHOOSE_DIRECT_AUTO, VV_CHOOSE_DIRECT_ON, VV_CHOOSE_DIRECT_OFF };
 enum vv_storage_choice { VV_CHOOSE_STORAGE_SHARED, VV_CHOOSE_STORAGE_LOCAL };
+enum vv_encrypt_choice { VV_CHOOSE_ENCRYPT_OFF, VV_CHOOSE_ENCRYPT_ON };
 enum vv_owner_choice { VV_CHOOSE_OWNER_SELF, VV_CHOOSE_OWNER_ANY };
-enum vv_heap_choice { VV_CHOOSE_HEAP_AUTO, VV_CHOOSE_HEAP_OFF, VV_CHOOSE_HEAP_DATA, VV_CHOOSE_HEAP_UNCHECKED };
+enum vv_heap_choice {
+    VV_CHOOSE_HEAP_AUTO,
+    VV_CHOOSE_HEAP_OFF,
+    VV_CHOOSE_HEAP_DATA,
+    VV_CHOOSE_HEAP_UNCHECKED,
+    VV_CHOOSE_HEAP_FIXED
+};
 enum vv_access_choice { VV_CHOOSE_ACCESS_WRITE, VV_CHOOSE_ACCESS_READ };
 enum vv_mode_choice { VV_CHOOSE_MODE_PRIVATE, VV_CHOOSE_MODE_GROUP, VV_CHOOSE_MODE_UMASK };
 enum vv_capture_choice {
@@ -63,6 +70,7 @@ enum vv_tracker_choice {
 enum vv_on_error { VV_ON_ERROR_FAIL, VV_ON_ERROR_WARN, VV_ON_ERROR_RETRY };
 
 #define VV_SETTING_TEXT_BYTES 256
+#define VV_TIERS_MOST 8 /* stores of a session, the first one included */
 #define VV_SETTING_ORIGIN_BYTES 256
 
 #define VV_SETTING_INDEX(tier, type, name, low, high, words, standard, help) VV_SETTING_##name,

@@ -51,6 +51,23 @@ static int set_item(struct vv_settings *settings, char *item, const char *origin
     return vv_settings_set(settings, trim(item), trim(equals + 1), origin, error);
 }
 
+/* Commas end settings, and tiers are a list of their own: a comma that no setting follows was meant for that list. */
+static int check_comma(const char *item, const char *after, const char *origin, struct varve_error *error) {
+    const char *next = after + 1;
+    item += strspn(item, " \t\n");
+    if (strncmp(item, "tiers", 5) != 0 || item[5 + strspn(item + 5, " \t")] != '=')
+        return 0;
+    while (next += strspn(next, " \t\n"), *next == '#')
+        next += strcspn(next, "\n");
+    size_t size = strcspn(next, ",\n#");
+    if (memchr(next, '=', size))
+        return 0;
+    return vv_error(error, VARVE_SETTING,
+                    "%s: tiers has a stray comma before \"%.*s\": a semicolon is between addresses, and a comma only "
+                    "before another setting",
+                    origin, (int)(size < 60 ? size : 60), next);
+}
+
 int vv_settings_set_text(struct vv_settings *settings, const char *text, const char *origin,
                          struct varve_error *error) {
     char item[ITEM_BYTES];
@@ -60,7 +77,9 @@ int vv_settings_set_text(struct vv_settings *settings, const char *text, const c
             return vv_error(error, VARVE_SETTING, "%s: a setting is longer than %d bytes", origin, ITEM_BYTES - 1);
         memcpy(item, text, size);
         item[size] = '\0';
-        int rc = set_item(settings, item, origin, error);
+        int rc = text[size] == ',' ? check_comma(item, text + size, origin, error) : 0;
+        if (rc == 0)
+            rc = set_item(settings, item, origin, error);
         if (rc < 0)
             return rc;
         text += size;

@@ -78,15 +78,17 @@
       " time. With interval_seconds set, too, either is enough. off (or 0): not asked.")                               \
     X(EVERYDAY, CHOICE, interval, "given|auto|asked", NULL, NULL, "given",                                             \
       "What makes a checkpoint due by time, for varve_need. given: interval_seconds and interval_share. auto:"         \
-      " the interval with which the job loses least, by the mtbf and by what checkpoints of this run have cost;"       \
-      " the first one is due at once. asked: nothing, only signals, triggers and the end of the job.")                 \
+      " the interval with which the job loses least, by the mtbf and by what checkpoints have cost; the first"         \
+      " of a job is due at once. asked: nothing, only signals, triggers and the end of the job. Where that end is"     \
+      " known, and nothing tells how long a checkpoint takes, one is due at once, unless end_time is off.")            \
     X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
       "The least important messages that are logged.")                                                                 \
-    X(ADVANCED, CHOICE, heap, "auto|off|data|unchecked", NULL, NULL, "auto",                                           \
+    X(ADVANCED, CHOICE, heap, "auto|off|data|unchecked|fixed", NULL, NULL, "auto",                                     \
       "Protect the large allocations of a program that `varve run` has started, without their names. data: what"       \
       " they hold comes back into the allocations that the same code makes in the next run; what holds addresses is"   \
-      " refused. unchecked: addresses are not looked for. auto: data if `varve run` has started the program, else"     \
-      " off.")                                                                                                         \
+      " refused. unchecked: addresses are not looked for. fixed: the whole heap and the static variables, with the"    \
+      " pointers in them; experimental. auto: data if `varve run` has started the program, fixed with `varve run"      \
+      " --fixed`, else off.")                                                                                          \
     X(ADVANCED, DOUBLE, mtbf, "1", NULL, NULL, "86400",                                                                \
       "Mean time between failures of the whole job, in seconds; for interval=auto.")                                   \
     X(ADVANCED, CHOICE, signal, "off|USR1|USR2|HUP|INT|TERM|XCPU", NULL, NULL, "off",                                  \
@@ -164,8 +166,35 @@
     X(ADVANCED, CHOICE, owner, "self|any", NULL, NULL, "self",                                                         \
       "Whose folders are written to: those of the user and of the superuser to which others may not write (self), or"  \
       " anybody's. With mode=group also those of others to which their group may write. Reading is always allowed.")   \
+    X(ADVANCED, CHOICE, encrypt, "off|on", NULL, NULL, "off",                                                          \
+      "on: a new store is encrypted, with the key that key names, and a store that is not encrypted is refused. Names" \
+      " of checkpoints, numbers and sizes stay readable (docs/security.md). A store that is encrypted stays so, and"   \
+      " opens with its key whatever is set here; set on all the same, or a store that somebody has emptied is begun"   \
+      " anew without it.")                                                                                             \
+    X(ADVANCED, TEXT, key, "file:PATH|env:NAME|command:TEXT", NULL, NULL, "",                                          \
+      "Where the key of encrypted stores comes from: a file that nobody else may read, a variable of the environment," \
+      " or what a command of the shell writes. It is 64 hexadecimal digits, as `openssl rand -hex 32` makes them."     \
+      " Empty: there is none.")                                                                                        \
+    X(ADVANCED, TEXT, tiers, "address;address", NULL, NULL, "",                                                        \
+      "Further stores that committed checkpoints are copied to in the background, in order of trust: tier 2, tier 3"   \
+      " and so on, with a semicolon between them. The store that the program opens is tier 1. Each is a whole store,"  \
+      " made if it is missing; limit= in its address bounds the speed. 255 bytes at most; an address with a comma is"  \
+      " given in a file or the environment. Empty: none (docs/tiers.md).")                                             \
+    X(ADVANCED, INT, durable, "1", "8", NULL, "1",                                                                     \
+      "The tier that must have a checkpoint before varve_wait returns, varve_test says yes, or varve_should_exit"      \
+      " does. 1: the store that the program opens.")                                                                   \
+    X(ADVANCED, INT, tiers_waiting, "1", "32", NULL, "2",                                                              \
+      "How many checkpoints may wait for each further tier beside the one that is being copied. When one more comes,"  \
+      " the oldest that waits is passed over, and this is told. Those that wait are not forgotten by keep.")           \
+    X(ADVANCED, INT, tiers_keep, "0", "1000000", "all=0", "all",                                                       \
+      "How many checkpoints of the name each further tier keeps; older ones are forgotten there when one arrives."     \
+      " all (or 0) keeps every one; 1 is raised to 2. Pinned ones stay.")                                              \
+    X(ADVANCED, DOUBLE, tiers_seconds, "0", NULL, NULL, "300",                                                         \
+      "How long varve_close waits for checkpoints on their way to further tiers. What is left then is told, and"       \
+      " `varve flush` copies it.")                                                                                     \
     X(ADVANCED, BYTES, restart_window, "1M", "1T", NULL, "256M",                                                       \
-      "Memory that a restart may use beside the regions it fills.")                                                    \
+      "What each rank may use in a restart to read ahead, to pass on and to lend, beside the regions it fills."        \
+      " Its threads and the blocks being read need some MiB more.")                                                    \
     X(ADVANCED, INT, beat_seconds, "1", "3600", NULL, "15",                                                            \
       "How often a session renews its heartbeat.")                                                                     \
     X(ADVANCED, INT, dead_seconds, "2", "86400", NULL, "60",                                                           \

@@ -234,6 +234,19 @@ uint64_t vv_clock_thread_ns(void) {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+void vv_cond_init(pthread_cond_t *cond) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+int vv_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until) {
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    return pthread_cond_timedwait(cond, lock, &at);
+}
+
 void vv_sleep_ms(unsigned ms) {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {

@@ -37,6 +37,10 @@ uint64_t vv_clock_ns(void);        /* monotonic */
 uint64_t vv_clock_wall_ns(void);   /* since 1970 */
 uint64_t vv_clock_thread_ns(void); /* processor time of the calling thread */
 void vv_sleep_ms(unsigned ms);
+/* A condition that is waited for until vv_clock_ns() is `until`. */
+void vv_cond_init(pthread_cond_t *cond);
+/* With the lock. 0, perhaps for nothing, or ETIMEDOUT. */
+int vv_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until);
 /* Random bytes from the kernel. 0 or -errno. */
 int vv_random(void *out, size_t size);
 

@@ -27,6 +27,11 @@ void vv_repair_report(struct vv_repair *repair, const char *key, const char *for
     repair->options->report(repair->options->arg, key, text);
 }
 
+int vv_repair_go_on(struct vv_repair *repair) {
+    int rc = vv_steps_did(repair->options->steps);
+    return rc < 0 ? vv_error_sys(repair->error, rc, "stopped") : 0;
+}
+
 /* Put rebuilt bytes under key: in place of a damaged object, or where there is none. */
 int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
                   const char *from) {
@@ -91,6 +96,7 @@ static int repair_heartbeats(struct vv_repair *repair) {
     struct vv_numbers heartbeats;
     vv_prefix_heartbeats(repair->name, prefix);
     int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &heartbeats, repair->error);
+    vv_steps_found(repair->options->steps, heartbeats.count);
     for (size_t i = 0; rc == 0 && i < heartbeats.count; i++) {
         struct vv_attempt attempt = {.generation = (uint32_t)heartbeats.list[i]};
         struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_HEARTBEAT, 0, 0);
@@ -103,6 +109,7 @@ static int repair_heartbeats(struct vv_repair *repair) {
             rc = remove_damaged(repair, &key, why.text);
         else if (found == 0 && attempt.generation && vv_committed_by_heartbeat(&repair->committed, &heartbeat) < 0)
             rc = vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
+        rc = rc ? rc : vv_repair_go_on(repair);
     }
     vv_numbers_clear(&heartbeats);
     return rc;
@@ -225,8 +232,11 @@ int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, cons
 static int repair_all_writers(struct vv_repair *repair) {
     int rc = 0;
     sort_dependencies(repair);
-    for (size_t i = 0; rc == 0 && i < repair->dependency_count; i++)
+    vv_steps_found(repair->options->steps, repair->dependency_count);
+    for (size_t i = 0; rc == 0 && i < repair->dependency_count; i++) {
         rc = repair_writers(repair, &repair->dependencies[i]);
+        rc = rc ? rc : vv_repair_go_on(repair);
+    }
     return rc;
 }
 
@@ -249,13 +259,29 @@ static int repair_name(void *arg, const char *name) {
         rc = vv_repair_lost(repair);
     vv_lease_release(repair->lease);
     repair->lease = NULL;
+    if (repair->options->steps)
+        repair->options->steps->parts_done++;
     return rc == 0 ? repair_catalogue(repair) : rc;
+}
+
+static int count_name(void *arg, const char *name) {
+    (void)name;
+    (*(size_t *)arg)++;
+    return 0;
+}
+
+/* One listing more, for those who want to know how far it is. */
+static int count_names(struct vv_repair *repair) {
+    struct vv_steps *steps = repair->options->steps;
+    return steps ? vv_store_names(repair->store, count_name, &steps->parts, repair->error) : 0;
 }
 
 int vv_repair(struct vv_store *store, const struct vv_repair_options *options, struct varve_error *error) {
     struct varve_error own = {0};
     struct vv_repair repair = {.store = store, .options = options, .error = error ? error : &own};
     int rc = repair_store(&repair);
+    if (rc == 0)
+        rc = count_names(&repair);
     if (rc == 0)
         rc = vv_store_names(store, repair_name, &repair, repair.error);
     vv_free(repair.dependencies);

@@ -21,6 +21,8 @@ struct vv_repair {
 
 void vv_repair_report(struct vv_repair *repair, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* After each step: may it go on? */
+int vv_repair_go_on(struct vv_repair *repair);
 /* Put rebuilt bytes under key: in place of a damaged object, or where there is none. Counts and reports. */
 int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
                   const char *from);

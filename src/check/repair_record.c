@@ -150,7 +150,7 @@ static int read_damaged_head(struct vv_repair *repair, struct vv_attempt *attemp
     char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     int64_t size = vv_backend_get(repair->store->backend, text, 0, bytes, sizeof bytes);
-    if (size < 0 && size != -ENOENT)
+    if (size < 0 && size != -ENOENT && size != VARVE_CORRUPT) /* that is what an encrypting backend says */
         return vv_error_sys(repair->error, (int)size, "cannot read %s", text);
     if (size != (int64_t)sizeof bytes || vv_head_parse(bytes, sizeof bytes, &key, repair->store->id, &head, NULL) < 0)
         return 0;
@@ -310,8 +310,21 @@ static int repair_record(void *arg, uint32_t generation, uint64_t version) {
     return 0;
 }
 
+static int count_record(void *arg, uint32_t generation, uint64_t version) {
+    (void)generation, (void)version;
+    vv_steps_found(arg, 1);
+    return 0;
+}
+
+static int repair_one(void *arg, uint32_t generation, uint64_t version) {
+    int rc = repair_record(arg, generation, version);
+    return rc ? rc : vv_repair_go_on(arg);
+}
+
 int vv_repair_records(struct vv_repair *repair) {
-    return vv_records_list(repair->store, repair->name, repair_record, repair, repair->error);
+    struct vv_steps *steps = repair->options->steps;
+    int rc = steps ? vv_records_list(repair->store, repair->name, count_record, steps, repair->error) : 0;
+    return rc ? rc : vv_records_list(repair->store, repair->name, repair_one, repair, repair->error);
 }
 
 /* ---- lost ---- */
@@ -403,11 +416,13 @@ static int look_at_generation(struct vv_repair *repair, uint32_t generation, uin
         return rc;
     lost.has_newest = rc;
     rc = vv_data_list(repair->store, repair->name, &attempt, 1, &versions, repair->error);
+    vv_steps_found(repair->options->steps, versions.count);
     for (size_t i = versions.count; rc == 0 && i > 0; i--) {
         attempt.version = versions.list[i - 1];
         int is_settled = life == VV_LIFE_DEAD || (lost.has_newest && attempt.version < lost.newest);
         if (attempt.version >> 63 == 0 && is_settled)
             rc = look_at_version(&lost, attempt);
+        rc = rc ? rc : vv_repair_go_on(repair);
     }
     vv_numbers_clear(&versions);
     return rc;

@@ -10,6 +10,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "format/job_log_object.h"
+
 /* ---- findings ---- */
 
 void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key, const char *format, ...) {
@@ -107,6 +109,8 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
     struct vv_store_object store;
     struct vv_claim claim;
     struct vv_trigger trigger;
+    const char *text;
+    size_t size;
     switch (key->kind) {
     case VV_KIND_STORE:
         return vv_store_object_parse(bytes->data, bytes->size, &store, error);
@@ -124,6 +128,8 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
         return parse_pin(verifier, key, bytes, error);
     case VV_KIND_TRIGGER:
         return vv_trigger_parse(bytes->data, bytes->size, key, id, &trigger, error);
+    case VV_KIND_LOG:
+        return vv_job_log_parse(bytes->data, bytes->size, key, id, &text, &size, error);
     default:
         return vv_error(error, -EINVAL, "kind %d", key->kind);
     }
@@ -149,6 +155,8 @@ static const char *rebuilt_how(const struct vv_verifier *verifier, int kind) {
         return "; it counts as a pin, and `varve unpin` removes it";
     case VV_KIND_TRIGGER:
         return "; nobody obeys it, and the next `varve trigger` replaces it";
+    case VV_KIND_LOG:
+        return "; only `varve report` reads it, and it may be removed";
     default:
         return "";
     }

@@ -2,6 +2,7 @@
 #ifndef VV_VERIFY_H
 #define VV_VERIFY_H
 
+#include "base/steps.h"
 #include "read/view.h"
 
 enum vv_finding_level { VV_FINDING_DAMAGE, VV_FINDING_LOST_CHECKPOINT, VV_FINDING_NOTE };
@@ -53,6 +54,7 @@ struct vv_repair_options {
     int is_dry_run;
     void (*report)(void *arg, const char *key, const char *text);
     void *arg;
+    struct vv_steps *steps; /* or NULL. Stopped between two of them, it ends with -EINTR */
 };
 /* Rebuild store object, catalogues, writers lists and records of fully voted attempts; remove damaged mutable objects.
  * A damaged object that is rebuilt is replaced in one step. To rebuild a record it claims the name, and leaves it when

@@ -230,26 +230,23 @@ const struct command command_diff = {
     .name = "diff",
     .summary = "tell which regions changed between two checkpoints, and by how much",
     .usage = "diff STORE NAME[@VERSION] [STORE] NAME[@VERSION] [--tolerance T] [--relative R] [--quick]",
-    .help =
-        "Compare two checkpoints region by region: of one name, of two, or in two stores. Only what digests, places\n"
-        "and ids leave open is read. For each region that differs: how many elements do (DIFFERING), the number of "
-        "the\n"
-        "first that does (AT) and its values, the greatest distance of two values, and that relative to the greater\n"
-        "magnitude. If the two are of other numbers of ranks, arrays are compared as a whole: their elements are "
-        "counted\n"
-        "through in the order of C. NAME@VERSION:GENERATION picks one of several of the same version.\n\n"
-        "Exit code: 0 the same, or within the tolerance; 1 different; 3 the same, but some ranks are not on this "
-        "node;\n"
-        "any other, trouble.\n\n"
-        "  --tolerance T   floating-point values at a distance of T or less are the same\n"
-        "  --relative R    so are those at a distance of R times the greater magnitude or less\n"
-        "  -q, --quick     read no data: CHANGED is then an upper bound, in pieces of 4 KiB\n"
-        "  --json          one \"difference\" line per region, also for those that are the same\n\n"
-        "Without a tolerance every bit counts: 0 and -0 differ, and so do NaNs of different bits. With one, 0 and -0 "
-        "are\n"
-        "the same, and all NaNs are. NaN and a number always differ, and so do an infinity and anything else.\n\n"
-        "example: varve diff /scratch/ck heat2d@400 heat2d@500\n"
-        "         varve diff /scratch/run1 heat2d@500 /scratch/run2 heat2d@500 --relative 1e-12\n",
+    .help = "Compare two checkpoints region by region: of one name, of two, or in two stores. Only what digests,\n"
+            "places and ids leave open is read. For each region that differs: how many elements do (DIFFERING), the\n"
+            "number of the first that does (AT) and its values, the greatest distance of two values, and that\n"
+            "relative to the greater magnitude. If the two are of other numbers of ranks, arrays are compared as a\n"
+            "whole: their elements are counted through in the order of C. NAME@VERSION:GENERATION picks one of\n"
+            "several of the same version.\n\n"
+            "Exit code: 0 the same, or within the tolerance; 1 different; 3 the same, but some ranks are not on this\n"
+            "node; any other, trouble.\n\n"
+            "  --tolerance T   floating-point values at a distance of T or less are the same\n"
+            "  --relative R    so are those at a distance of R times the greater magnitude or less\n"
+            "  -q, --quick     read no data: CHANGED is then an upper bound, in pieces of 4 KiB\n"
+            "  --json          one \"difference\" line per region, also for those that are the same\n\n"
+            "Without a tolerance every bit counts: 0 and -0 differ, and so do NaNs of different bits. With one, 0 and\n"
+            "-0 are the same, and all NaNs are. NaN and a number always differ, and so do an infinity and anything\n"
+            "else.\n\n"
+            "example: varve diff /scratch/ck heat2d@400 heat2d@500\n"
+            "         varve diff /scratch/run1 heat2d@500 /scratch/run2 heat2d@500 --relative 1e-12\n",
     .options = OPTION_QUICK | OPTION_TOLERANCE | OPTION_RELATIVE,
     .least_args = 2,
     .most_args = 3,

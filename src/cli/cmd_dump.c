@@ -123,17 +123,14 @@ const struct command command_dump = {
     .summary = "store running processes and all below them",
     .usage = "dump STORE NAME[@VERSION] --pid PID... [--stop] [--memory SIZE] [-- CRIU-OPTION...]",
     .help =
-        "Store a process, and all processes below it, as a checkpoint from which `varve undump` brings them back. "
-        "criu\n"
-        "takes them down; it needs root. They stand still while criu copies their "
-        "memory, and\n"
-        "run on while it is stored. Pages that the newest version of NAME has already are not stored again.\n"
-        "Several processes become one checkpoint of one moment, or none; pages that they share are stored once.\n\n"
+        "Store a process, and all processes below it, as a checkpoint from which `varve undump` brings them back.\n"
+        "criu takes them down; it needs root. They stand still while criu copies their memory, and run on while\n"
+        "it is stored. Pages that the newest version of NAME has already are not stored again. Several processes\n"
+        "become one checkpoint of one moment, or none; pages that they share are stored once.\n\n"
         "  --pid PID            the process; several times for several\n"
         "  --stop               end them when the checkpoint is durable; if it cannot be stored, they run on\n"
         "  --memory SIZE        for images that are not stored yet, such as 2G; default half of what is available.\n"
-        "                       Where that is less than the processes have, they stand still while the rest is "
-        "stored\n"
+        "                       Where that is less than the processes have, they stand still while the rest is stored\n"
         "  --criu PROGRAM       instead of the criu that is found in PATH\n"
         "  -f, --force          store a version that is there already once more, as a new generation\n\n"
         "example: varve dump /scratch/ck editor --pid 4711 -- --shell-job\n",

@@ -8,6 +8,7 @@
 #include "files/error.h"
 #include "terminal/cli.h"
 #include "terminal/json.h"
+#include "terminal/progress.h"
 #include "terminal/text.h"
 
 struct candidate {
@@ -32,7 +33,13 @@ struct forgetting {
     uint64_t kept;
     uint64_t pinned; /* of these, by nothing but their pin */
     int first_exit;  /* of the first failure */
+    int is_stopped;  /* by an interrupt, between two checkpoints */
 };
+
+/* How far it is, in checkpoints; total 0: not known. Nonzero when it should stop. */
+static int is_stopped(struct forgetting *forgetting, uint64_t done, uint64_t total) {
+    return forgetting->is_stopped = progress_count(done, total, "checkpoints") != 0;
+}
 
 static void note_failure(struct forgetting *forgetting, int exit_code) {
     forgetting->failed++;
@@ -51,6 +58,7 @@ static void tell_action(struct cli *cli, const struct candidate *candidate, int 
         json_end();
         return;
     }
+    progress_clear();
     text_size(size, candidate->bytes_protected);
     printf("%s ", is_dry_run ? "would forget" : "forget");
     text_put(candidate->name);
@@ -101,8 +109,11 @@ static int run_named(struct forgetting *forgetting) {
         if (rc == 0 && which[i].version < 0)
             rc = cli_usage(cli, "which version of %s? Give %s@VERSION, or --keep-last", which[i].name, which[i].name);
     }
-    for (int i = 0; rc == 0 && i < cli->arg_count; i++)
+    progress_begin("forgetting", cli->is_json);
+    for (int i = 0; rc == 0 && i < cli->arg_count && !is_stopped(forgetting, (uint64_t)i, (uint64_t)cli->arg_count);
+         i++)
         forget_named(forgetting, &which[i]);
+    progress_end();
     free(which);
     return rc;
 }
@@ -121,7 +132,7 @@ static int collect(void *arg, const struct varve_checkpoint_info *info) {
         return -ENOMEM;
     list[candidates->count++] = (struct candidate){
         name, info->generation, info->version, info->bytes_protected, info->is_damaged, info->is_pinned, 0, 0};
-    return 0;
+    return progress_count(candidates->count, 0, "checkpoints");
 }
 
 static int see_region(void *arg, const struct varve_stored_region *region) {
@@ -161,7 +172,7 @@ static int is_milestone(const struct cli *cli, const struct candidate *candidate
 static void choose_old(struct forgetting *forgetting, struct candidates *candidates) {
     uint64_t kept = 0;
 
-    for (size_t i = 0; i < candidates->count; i++) {
+    for (size_t i = 0; i < candidates->count && !is_stopped(forgetting, i, candidates->count); i++) {
         struct candidate *candidate = &candidates->list[i];
         if (i && strcmp(candidate->name, candidates->list[i - 1].name) != 0)
             kept = 0;
@@ -179,9 +190,14 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
 
 /* Oldest first: if it ends half-way, what is left is still the newest. */
 static void forget_chosen(struct forgetting *forgetting, const struct candidates *candidates) {
-    for (size_t i = candidates->count; i > 0; i--)
-        if (candidates->list[i - 1].is_chosen)
-            forget_one(forgetting, &candidates->list[i - 1]);
+    uint64_t done = 0, total = candidates->count - forgetting->kept;
+
+    for (size_t i = candidates->count; i > 0 && !is_stopped(forgetting, done, total); i--) {
+        if (!candidates->list[i - 1].is_chosen)
+            continue;
+        forget_one(forgetting, &candidates->list[i - 1]);
+        done++;
+    }
 }
 
 /* A name given twice would be counted twice, and lose what the first count kept. */
@@ -192,26 +208,38 @@ static int is_repeated(const struct cli *cli, int at) {
     return 0;
 }
 
+static int list_candidates(struct cli *cli, struct candidates *candidates, struct varve_error *error) {
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
+        size_t before = candidates->count;
+        if (is_repeated(cli, i))
+            continue;
+        rc = varve_store_list(cli->store, cli->args[i], collect, candidates, error);
+        if (rc == 0 && candidates->count == before)
+            rc = files_error(error, VARVE_NO_CHECKPOINT, "%s has no checkpoint of \"%s\"; nothing was forgotten",
+                             cli->address, cli->args[i]);
+    }
+    return cli->arg_count == 0 ? varve_store_list(cli->store, NULL, collect, candidates, error) : rc;
+}
+
 static int run_keep_last(struct forgetting *forgetting) {
     struct cli *cli = forgetting->cli;
     struct candidates candidates = {0};
     struct varve_error error = {.text = ""};
-    int rc = 0;
 
-    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
-        size_t before = candidates.count;
-        if (is_repeated(cli, i))
-            continue;
-        rc = varve_store_list(cli->store, cli->args[i], collect, &candidates, &error);
-        if (rc == 0 && candidates.count == before)
-            rc = files_error(&error, VARVE_NO_CHECKPOINT, "%s has no checkpoint of \"%s\"; nothing was forgotten",
-                             cli->address, cli->args[i]);
-    }
-    if (cli->arg_count == 0)
-        rc = varve_store_list(cli->store, NULL, collect, &candidates, &error);
+    progress_begin("listing", cli->is_json);
+    int rc = list_candidates(cli, &candidates, &error);
+    progress_end();
     if (rc == 0) {
+        progress_begin("choosing", cli->is_json);
         choose_old(forgetting, &candidates);
+        progress_end();
+    }
+    if (rc == 0 && !forgetting->is_stopped) {
+        progress_begin("forgetting", cli->is_json);
         forget_chosen(forgetting, &candidates);
+        progress_end();
     }
     for (size_t i = 0; i < candidates.count; i++)
         free(candidates.list[i].name);
@@ -273,7 +301,8 @@ static int run_forget(struct cli *cli) {
     if (rc)
         return rc;
     rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
-    return rc ? rc : finish_forgetting(&forgetting);
+    rc = rc ? rc : finish_forgetting(&forgetting);
+    return forgetting.is_stopped ? cli_fail(cli, -EINTR, NULL) : rc;
 }
 
 const struct command command_forget = {

@@ -40,25 +40,18 @@ const struct command command_import = {
     .name = "import",
     .summary = "store a set of files as a checkpoint",
     .usage = "import STORE NAME[@VERSION] [-C DIR] [--exclude PATTERN] FILE|DIR...",
-    .help =
-        "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for "
-        "byte.\n"
-        "In HDF5 and netCDF files the variables are found and stored apart, with their types if they are "
-        "little-endian\n"
-        "numbers. Images of processes (criu, DMTCP) and archives of them (podman, kubelet) are taken apart, too. "
-        "Everything\n"
-        "else is stored as plain bytes. What the newest version of NAME has already is not stored "
-        "again; all of that\n"
-        "is read and checked before. Without a version it is the newest one plus 1, or 0.\n"
-        "Paths are stored as they are given, and must be relative, without \"..\". Symbolic links are stored as links. "
-        "If "
-        "size,\n"
-        "times or identity of one change meanwhile, nothing is stored. Changes through memory mappings may stay "
-        "unnoticed.\n\n"
-        "  -C, --directory DIR  paths are relative to DIR\n"
-        "  --exclude PATTERN    leave out what matches: names, or paths if there is a / in it; may be repeated\n"
-        "  -f, --force          store a version that is there already once more, as a new generation\n\n"
-        "example: varve import /scratch/ck run7@400 -C /scratch/run7/step400 .\n",
+    .help = "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for\n"
+            "byte. In HDF5 and netCDF files the variables are found and stored apart, with their types if they are\n"
+            "little-endian numbers. Images of processes (criu, DMTCP) and archives of them (podman, kubelet) are\n"
+            "taken apart, too. Everything else is stored as plain bytes. What the newest version of NAME has already\n"
+            "is not stored again; all of that is read and checked before. Without a version it is the newest one plus\n"
+            "1, or 0. Paths are stored as they are given, and must be relative, without \"..\". Symbolic links are\n"
+            "stored as links. If size, times or identity of one change meanwhile, nothing is stored. Changes through\n"
+            "memory mappings may stay unnoticed.\n\n"
+            "  -C, --directory DIR  paths are relative to DIR\n"
+            "  --exclude PATTERN    leave out what matches: names, or paths if there is a / in it; may be repeated\n"
+            "  -f, --force          store a version that is there already once more, as a new generation\n\n"
+            "example: varve import /scratch/ck run7@400 -C /scratch/run7/step400 .\n",
     .options = OPTION_FOLDER | OPTION_FORCE | OPTION_EXCLUDE,
     .makes_store = 1,
     .least_args = 2,

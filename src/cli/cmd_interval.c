@@ -8,7 +8,7 @@
 #include "terminal/json.h"
 
 static int take_cost(void *arg, const char *name, const char *value) {
-    if (!strcmp(name, "varve.cost")) /* programs with interval=auto store it */
+    if (!strcmp(name, "varve.cost")) /* programs with interval=auto, or an end, store it */
         *(double *)arg = strtod(value, NULL);
     return 0;
 }
@@ -26,7 +26,7 @@ static int read_cost(struct cli *cli) {
     if (rc == 0)
         rc = varve_store_attributes(cli->store, &which, take_cost, &cli->cost, &error);
     if (rc == 0 && !(cli->cost >= 0 && isfinite(cli->cost)))
-        return cli_usage(cli, "%s does not tell what its checkpoints cost: only programs with interval=auto store that",
+        return cli_usage(cli, "%s does not tell what its checkpoints cost: programs with interval=auto or end_time do",
                          which.name);
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
 }

@@ -4,6 +4,7 @@
 
 #include "terminal/cli.h"
 #include "terminal/json.h"
+#include "terminal/progress.h"
 #include "terminal/text.h"
 
 struct listing {
@@ -11,6 +12,7 @@ struct listing {
     struct table *table;
     uint64_t count;
     uint64_t damaged;
+    uint64_t unreadable;
 };
 
 static void ls_json(const struct varve_checkpoint_info *info) {
@@ -23,7 +25,8 @@ static void ls_json(const struct varve_checkpoint_info *info) {
     json_u64("bytes_stored", info->bytes_stored);
     json_u64("bytes_metadata", info->bytes_metadata);
     json_bool("is_pinned", info->is_pinned);
-    json_bool("is_damaged", info->is_damaged);
+    json_bool("is_damaged", info->is_damaged && !info->is_unreadable);
+    json_bool("is_unreadable", info->is_unreadable);
     if (info->is_damaged)
         json_text("reason", info->reason);
     json_end();
@@ -36,11 +39,12 @@ static void add_row(struct table *table, const struct varve_checkpoint_info *inf
     table_text(table, info->name);
     table_number(table, (uint64_t)info->version);
     table_number(table, info->generation);
-    table_text(table, info->is_damaged ? "damaged" : time);
     if (info->is_damaged) {
+        table_alarm(table, info->is_unreadable ? "unreadable" : "damaged");
         for (int i = 0; i < 4; i++)
             table_text(table, "-");
     } else {
+        table_text(table, time);
         table_number(table, info->ranks);
         table_number(table, info->regions);
         table_size(table, info->bytes_protected);
@@ -82,20 +86,22 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
     struct listing *listing = arg;
 
     listing->count++;
-    listing->damaged += info->is_damaged != 0;
+    listing->damaged += info->is_damaged && !info->is_unreadable;
+    listing->unreadable += info->is_unreadable != 0;
     int is_long = has_option(listing->cli, OPTION_LONG);
     if (listing->cli->is_json) {
         ls_json(info);
     } else {
         add_row(listing->table, info);
         if (info->is_damaged) {
-            cli_note("%s@%lld of generation %lu is damaged: %s", info->name, (long long)info->version,
-                     (unsigned long)info->generation, info->reason);
+            cli_note("%s@%lld of generation %lu %s: %s", info->name, (long long)info->version,
+                     (unsigned long)info->generation,
+                     info->is_unreadable ? "may be whole, but nothing is known of it" : "is damaged", info->reason);
         }
     }
     if (is_long)
         add_attributes(listing, info);
-    return 0;
+    return progress_count(listing->count, 0, "checkpoints");
 }
 
 static int finish_listing(struct cli *cli, const struct listing *listing, const char *name) {
@@ -110,6 +116,7 @@ static int finish_listing(struct cli *cli, const struct listing *listing, const 
         json_begin("summary");
         json_u64("checkpoints", listing->count);
         json_u64("damaged", listing->damaged);
+        json_u64("unreadable", listing->unreadable);
         json_end();
     } else if (listing->count == 0) {
         cli_note("%s has no checkpoints yet", cli->address);
@@ -117,7 +124,9 @@ static int finish_listing(struct cli *cli, const struct listing *listing, const 
         cli_note("%llu damaged; `varve verify` tells more, `varve repair -n` what can be rebuilt",
                  (unsigned long long)listing->damaged);
     }
-    return listing->damaged ? EXIT_CORRUPT : EXIT_OK;
+    if (listing->unreadable && !cli->is_json)
+        cli_note("%llu not read; that says nothing about the data", (unsigned long long)listing->unreadable);
+    return listing->damaged ? EXIT_CORRUPT : listing->unreadable ? cli->exit_failed : EXIT_OK;
 }
 
 static int run_ls(struct cli *cli) {
@@ -127,7 +136,9 @@ static int run_ls(struct cli *cli) {
     struct varve_error error = {.text = ""};
     const char *name = cli->arg_count ? cli->args[0] : NULL;
 
+    progress_begin("listing", cli->is_json);
     int rc = listing.table ? varve_store_list(cli->store, name, on_checkpoint, &listing, &error) : -ENOMEM;
+    progress_end();
     if (rc == 0 && table_print(listing.table) < 0)
         rc = -ENOMEM;
     table_destroy(listing.table);

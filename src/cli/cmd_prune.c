@@ -4,6 +4,7 @@
 
 #include "terminal/cli.h"
 #include "terminal/json.h"
+#include "terminal/progress.h"
 #include "terminal/text.h"
 
 static void on_action(void *arg, const char *key, uint64_t bytes, const char *text) {
@@ -21,6 +22,7 @@ static void on_action(void *arg, const char *key, uint64_t bytes, const char *te
         json_end();
         return;
     }
+    progress_clear();
     text_size(size, bytes);
     printf("%s ", is_dry_run ? "would remove" : "remove");
     text_put(key);
@@ -54,12 +56,15 @@ static int run_prune(struct cli *cli) {
     struct varve_prune_result result = {0};
     struct varve_error error = {.text = ""};
 
+    varve_store_progress(cli->store, progress_steps, NULL);
+    progress_begin("pruning", cli->is_json);
     int rc = varve_store_prune(cli->store, cli->arg_count ? cli->args[0] : NULL, has_option(cli, OPTION_DRY_RUN),
                                on_action, cli, &result, &error);
+    progress_end();
     int exit_code = rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
     if (rc == 0 || result.objects)
         prune_summary(cli, &result);
-    return exit_code && result.objects ? EXIT_PARTIAL : exit_code;
+    return exit_code && exit_code != EXIT_INTERRUPTED && result.objects ? EXIT_PARTIAL : exit_code;
 }
 
 const struct command command_prune = {

@@ -3,6 +3,7 @@
 
 #include "terminal/cli.h"
 #include "terminal/json.h"
+#include "terminal/progress.h"
 #include "terminal/text.h"
 
 static void on_action(void *arg, const char *key, uint64_t bytes, const char *text) {
@@ -18,6 +19,7 @@ static void on_action(void *arg, const char *key, uint64_t bytes, const char *te
         json_end();
         return;
     }
+    progress_clear();
     text_put(key);
     fputs(*key ? ": " : "", stdout);
     text_put(text);
@@ -29,7 +31,10 @@ static int run_repair(struct cli *cli) {
     struct varve_error error = {.text = ""};
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
 
+    varve_store_progress(cli->store, progress_steps, NULL);
+    progress_begin("repairing", cli->is_json);
     int rc = varve_store_repair(cli->store, is_dry_run, on_action, cli, &error);
+    progress_end();
     if (rc < 0)
         return cli_fail(cli, rc, &error);
     if (cli->is_json) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <unistd.h>
 
 #include "files/error.h"
@@ -36,15 +37,20 @@ static int check_others(struct varve_error *error) {
     return 0;
 }
 
-/* It lies beside libvarve. */
+/* It lies beside libvarve in a build, and in a folder there where it was installed. */
 static int find_preload(char *out, size_t capacity, struct varve_error *error) {
+    static const char *const folders[] = {"/", "/varve/"};
     Dl_info info;
     if (!dladdr((void *)(uintptr_t)varve_error_text, &info) || !info.dli_fname)
         return process_refuse_program(error, PRELOAD, "is not found");
     char *library = realpath(info.dli_fname, NULL), *slash = library ? strrchr(library, '/') : NULL;
-    int length = slash ? snprintf(out, capacity, "%.*s/" PRELOAD, (int)(slash - library), library) : -1;
+    int is_found = 0;
+    for (size_t i = 0; slash && !is_found && i < sizeof folders / sizeof *folders; i++) {
+        int length = snprintf(out, capacity, "%.*s%s" PRELOAD, (int)(slash - library), library, folders[i]);
+        is_found = length > 0 && (size_t)length < capacity && access(out, R_OK) == 0;
+    }
     free(library);
-    if (length < 0 || (size_t)length >= capacity || access(out, R_OK) != 0)
+    if (!is_found)
         return process_refuse_program(error, PRELOAD, "is not found beside libvarve");
     return strpbrk(out, ": ")
                ? process_refuse_program(error, out, "has a colon or space in its path, which LD_PRELOAD cannot hold")
@@ -71,6 +77,14 @@ static int set_environment(const struct cli *cli, const char *preload) {
     return rc;
 }
 
+/* The next program that this process becomes is placed where every one is. "set": it shall undo this for others. */
+static int fix_addresses(struct varve_error *error) {
+    int now = personality(0xffffffff);
+    if (now == -1 || personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1)
+        return files_system_error(error, "turn off the random placing of", "addresses (personality)");
+    return setenv("VARVE_PRELOAD_FIXED", now & ADDR_NO_RANDOMIZE ? "kept" : "set", 1) == 0 ? 0 : -ENOMEM;
+}
+
 static int run_run(struct cli *cli) {
     struct varve_error error = {.text = ""};
     char path[4096], preload[4096];
@@ -80,6 +94,10 @@ static int run_run(struct cli *cli) {
     rc = rc ? rc : check_others(&error);
     rc = rc ? rc : find_preload(preload, sizeof preload, &error);
     rc = rc ? rc : set_environment(cli, preload);
+    if (rc == 0 && (cli->given & OPTION_FIXED))
+        rc = fix_addresses(&error);
+    else
+        unsetenv("VARVE_PRELOAD_FIXED");
     if (rc == 0) {
         execv(path, cli->args);
         rc = files_system_error(&error, "start", path);
@@ -90,16 +108,18 @@ static int run_run(struct cli *cli) {
 const struct command command_run = {
     .name = "run",
     .summary = "start a program whose large allocations are protected without names",
-    .usage = "run [--include LIBRARY] [--exclude LIBRARY] -- PROGRAM [ARGUMENT...]",
+    .usage = "run [--fixed] [--include LIBRARY] [--exclude LIBRARY] -- PROGRAM [ARGUMENT...]",
     .help =
         "Start PROGRAM with libvarve_preload: a session that it opens protects its large allocations, too.\n"
         "The program calls varve_open, varve_restart and varve_checkpoint; docs/transparent.md tells the rest.\n"
         "Of an MPI job each rank is started so: mpirun -n 4 varve run -- PROGRAM\n\n"
+        "  --fixed             address-true mode, experimental: heap and static variables come back with their "
+        "pointers\n"
         "  --include LIBRARY   what this library allocates is data of the program, as liblammps.so; its name may go "
         "on\n"
-        "  --exclude LIBRARY   what this library allocates is not\n\n"
+        "  --exclude LIBRARY   what this library allocates is not; the longer name wins\n\n"
         "example: varve run -- ./storm 1000\n",
-    .options = OPTION_INCLUDE | OPTION_EXCLUDE,
+    .options = OPTION_INCLUDE | OPTION_EXCLUDE | OPTION_FIXED,
     .is_storeless = 1,
     .least_args = 1,
     .most_args = -1,

@@ -234,7 +234,7 @@ static int on_block(void *arg, const struct varve_block_range *block) {
     }
     table_text(showing->table, words[0]);
     table_text(showing->table, words[1]);
-    table_text(showing->table, range->is_known && range->has_nan ? "NaN!" : "");
+    table_alarm(showing->table, range->is_known && range->has_nan ? "NaN!" : "");
     table_text(showing->table, range->is_known && !range->is_exact ? "part of a block: values are within" : "");
     return 0;
 }
@@ -312,7 +312,7 @@ static void tell_text(const struct varve_checkpoint_detail *detail, const struct
 
     text_time_local(time, info->time_ns);
     fputs("name        ", stdout);
-    text_put(info->name);
+    text_bold(info->name);
     printf("\nversion     %" PRId64 "\ngeneration  %" PRIu32 "\ntime        %s\nprogram     ", info->version,
            info->generation, time);
     text_put(detail->program);

@@ -117,13 +117,11 @@ const struct command command_unlock = {
     .name = "unlock",
     .summary = "tell who holds a name, and free it if that is dead",
     .usage = "unlock STORE NAME [--dead] [-n]",
-    .help = "Tell which process holds NAME and since when, and free the name if the process is dead, so that the next "
-            "start\n"
-            "need not wait. Refused, with exit code 11, while it is alive. If that cannot be seen from here, its "
-            "heartbeat is\n"
-            "watched: dead is what does not renew it for dead_seconds (60). Nothing of the other process is changed: "
-            "if it is\n"
-            "alive after all, its next checkpoint fails with VARVE_FENCED, and no data is lost.\n\n"
+    .help = "Tell which process holds NAME and since when, and free the name if the process is dead, so that the next\n"
+            "start need not wait. Refused, with exit code 11, while it is alive. If that cannot be seen from here,\n"
+            "its heartbeat is watched: dead is what does not renew it for dead_seconds (60). Nothing of the other\n"
+            "process is changed: if it is alive after all, its next checkpoint fails with VARVE_FENCED, and no data\n"
+            "is lost.\n\n"
             "  --dead          I know that it is dead: watch for two periods of its heartbeat only\n"
             "  -n, --dry-run   only tell who holds it\n\n"
             "example: varve unlock /scratch/ck heat2d\n",

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files/whole.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"
-#include "whole.h"
 
 #define TABLE_BYTES 120e6 /* for the ids of known chunks, at the most */
 #define TABLE_SHARE 0.04  /* otherwise of all bytes: room for the ids of several versions */
@@ -218,7 +218,7 @@ static int choose_parent(struct importing *importing, struct varve_store *store,
         rc = files_error(error, VARVE_CORRUPT, "%s@%" PRId64 " of generation %" PRIu32 " is damaged", same.name,
                          same.version, same.generation);
     }
-    rc = rc ? rc : whole_check(store, &newest, error);
+    rc = rc ? rc : whole_check(store, &newest, progress_callback, error);
     importing->parent = rc == 0 ? newest.version : -1;
     if (rc < 0 && rc != -EINTR && rc != -ENOMEM && rc != -EEXIST && rc != VARVE_NO_CHECKPOINT) {
         tell_distrust(importing, error->text[0] ? error->text : varve_error_text(rc));

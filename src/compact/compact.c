@@ -199,7 +199,7 @@ static int commit(struct vv_compact *compact, const struct vv_record *old, const
     if (rc == 0)
         rc = vv_commit_check(store, compact->lease, compact->name, attempt, &record, compact->error);
     if (rc == 0)
-        rc = vv_commit_copy_of(store, compact->name, attempt, &record, compact->error);
+        rc = vv_commit_record(store, compact->name, attempt, &record, compact->error);
     if (rc == 0)
         note_done(compact, attempt, &record);
     vv_writers_clear(&writers);
@@ -250,16 +250,10 @@ static int check_copied(struct vv_compact *compact) {
 /* ---- all of them ---- */
 
 static int make_tools(struct vv_compact *compact) {
-    const struct vv_settings *settings = compact->options->settings;
-    unsigned threads = (unsigned)settings->threads;
     compact->done = vv_calloc(compact->kept.count + 1, sizeof *compact->done);
-    compact->orders = vv_calloc(VV_KNOWN_ORDERS, sizeof *compact->orders);
-    int rc = compact->done && compact->orders ? vv_pool_create(threads, threads + 2, NULL, &compact->pool) : -ENOMEM;
-    if (rc == 0)
-        rc = vv_chooser_create(&compact->chooser);
-    if (rc < 0)
-        return vv_error_sys(compact->error, rc, "cannot compact %s", compact->name);
-    return vv_match_open(settings->match, &compact->match, compact->error);
+    if (!compact->done)
+        return vv_error_sys(compact->error, -ENOMEM, "cannot compact %s", compact->name);
+    return vv_offline_init(&compact->offline, compact->options->settings, compact->error);
 }
 
 /* Where the checkpoint with this version is now. */
@@ -411,10 +405,7 @@ static void undo(struct vv_compact *compact) {
 
 static void clear(struct vv_compact *compact) {
     vv_place_map_clear(&compact->map);
-    vv_match_close(compact->match);
-    vv_chooser_destroy(compact->chooser);
-    vv_pool_destroy(compact->pool);
-    vv_free(compact->orders);
+    vv_offline_clear(&compact->offline);
     vv_free(compact->done);
     vv_free(compact->kept.list);
     vv_free(compact->dropped.list);

@@ -2,11 +2,10 @@
 #ifndef VV_COMPACT_PRIVATE_H
 #define VV_COMPACT_PRIVATE_H
 
-#include "base/match.h"
 #include "compact/compact.h"
 #include "read/place_map.h"
 #include "read/view.h"
-#include "write/blocks.h"
+#include "write/offline.h"
 
 /* The copy of a checkpoint. */
 struct vv_compacted {
@@ -35,10 +34,7 @@ struct vv_compact {
     struct vv_attempt given_up; /* a copy of which it is not known whether it became a checkpoint; generation 0: none */
     int is_forgetting;          /* originals */
     struct vv_place_map map;    /* from where bytes were to where they are */
-    struct vv_match *match;
-    struct vv_chooser *chooser;
-    struct vv_pool *pool; /* for blocks */
-    struct vv_known_order *orders;
+    struct vv_offline offline;
     uint64_t progress, total;
 };
 

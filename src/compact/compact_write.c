@@ -11,14 +11,11 @@
 #include "base/alloc.h"
 #include "base/content_id.h"
 #include "compact/compact_private.h"
-#include "encode/grid.h"
 #include "store/pack_writer.h"
 #include "store/pieces.h"
 
 #define WINDOW (32u << 20)
 #define WANTS 65536u
-#define RANKS_MOST 64u /* blocks of so many are open at a time */
-#define LEVEL_LEAST 9  /* time does not count */
 #define RUN_MOST (UINT64_C(1) << 60)
 
 /* Bytes that are read into the window, and where they go. */
@@ -209,19 +206,10 @@ static int copy_run(struct copying *copying, const struct vv_run *run) {
     return vv_place_map_look(&copying->compact->map, &from, run->length, copy_piece, copying);
 }
 
-/* What is known of a region's values, as a session tells it (save/variable.c). */
 static void describe(struct copying *copying) {
-    const struct vv_region_shape *shape = &copying->region.shape;
-    uint64_t row = shape->dims > 1 ? shape->dim[shape->dims - 1].local : 0;
-    copying->variable = (struct vv_variable){
-        .key = vv_match_name(copying->compact->match, copying->region.name) ^ shape->type,
-        .region = copying->region.number,
-        .length = copying->region.length,
-        .owner = copying->owner,
-        .content = {.type = shape->type,
-                    .row = row < UINT32_MAX ? (uint32_t)row : 0,
-                    .grid = shape->is_lossy ? vv_grid_of(shape->bound) : 0},
-    };
+    const struct vv_recipe_region *region = &copying->region;
+    vv_offline_variable(&copying->compact->offline, copying->owner, region->name, region->number, region->length,
+                        &region->shape, &copying->variable);
 }
 
 static int copy_owner(struct copying *copying) {
@@ -396,41 +384,6 @@ static int put_dependencies(struct copying *copying) {
 
 /* ---- all of it ---- */
 
-static void plan_coding(struct copying *copying, int *level_out) {
-    const struct vv_settings *settings = copying->compact->options->settings;
-    struct vv_chooser_plan plan = {
-        .name = settings->codec - VV_CHOOSE_CODEC_NAMED,
-        .level = settings->zstd_level > LEVEL_LEAST ? settings->zstd_level : LEVEL_LEAST,
-        .workers = 1,
-        .threads = 1,
-        .is_for_size = settings->codec < VV_CHOOSE_CODEC_NAMED,
-    };
-    if (!plan.is_for_size)
-        plan.level = settings->zstd_level;
-    if (plan.name < 0)
-        plan.name = -1;
-    vv_chooser_begin(copying->compact->chooser, &plan);
-    *level_out = plan.level;
-}
-
-static int begin_blocks(struct copying *copying, uint32_t ranks) {
-    struct vv_compact *compact = copying->compact;
-    const struct vv_settings *settings = compact->options->settings;
-    struct vv_blocks_options options = {
-        .pack = copying->pack,
-        .pool = compact->pool,
-        .chooser = compact->chooser,
-        .block_size = (uint32_t)settings->block_size,
-        .blocks = (unsigned)settings->threads + 2,
-        .ranks = ranks < RANKS_MOST ? ranks : RANKS_MOST,
-        .grouping = settings->grouping,
-        .turn = 4096,
-        .orders = compact->orders,
-    };
-    plan_coding(copying, &options.level);
-    return vv_blocks_create(&options, &copying->blocks);
-}
-
 static int begin(struct copying *copying) {
     struct vv_compact *compact = copying->compact;
     const struct vv_record *record = vv_view_record(copying->view);
@@ -448,7 +401,9 @@ static int begin(struct copying *copying) {
         return rc;
     copying->window = vv_malloc(WINDOW);
     copying->wants = vv_calloc(WANTS, sizeof *copying->wants);
-    rc = copying->window && copying->wants ? begin_blocks(copying, record->ranks) : -ENOMEM;
+    rc = copying->window && copying->wants
+             ? vv_offline_blocks(&compact->offline, copying->pack, record->ranks, &copying->blocks)
+             : -ENOMEM;
     if (rc == 0)
         rc = vv_fetch_create(copying->view, compact->options->pool, &copying->fetch);
     return rc < 0 ? no_memory(copying) : 0;

@@ -16,6 +16,7 @@
 
 #define ATTEMPT_SECONDS 5
 #define PAUSE_NS 50000000
+#define PAUSE_LEAST_NS 2000000 /* rank 0 is mostly there a moment later */
 #define PAUSE_MOST_NS 500000000
 #define OTHER_FILES 64 /* that a process has open, beside one for each rank */
 #define TICK_MS 50
@@ -369,7 +370,7 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
                      struct vv_env_table *table, struct varve_error *error) {
     const struct vv_env_plan *plan = &group->plan;
     const struct vv_env_limit patient = {limit->until + GRACE_SECONDS * VV_ENV_SECOND, NULL};
-    int64_t pause = PAUSE_NS;
+    int64_t pause = PAUSE_LEAST_NS;
     vv_env_refuse(error, -ECOMM, "%s", "");
     for (;;) {
         int fd = try_root(group, card, limit, error);
@@ -384,7 +385,7 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
                           "rank %u had joined rank 0 at %s, port %u, which then gave up: %s; what it "
                           "says itself tells more",
                           plan->rank, plan->host, plan->port, strerror(-rc));
-        vv_env_pause(pause + (int64_t)(plan->rank % 64) * 1000000); /* not all at the same time */
+        vv_env_pause(pause + pause * (int64_t)(plan->rank % 64) / 64); /* not all at the same time */
         pause = 2 * pause < PAUSE_MOST_NS ? 2 * pause : PAUSE_MOST_NS;
         if (vv_env_now() >= limit->until)
             return -ECOMM;

@@ -138,12 +138,15 @@ int files_h5_create(int fd, struct files_h5 **out, struct varve_error *error) {
     return refuse(error, "make", "anything");
 }
 
+/* One that has a name of ours, as varve_name, gets a number behind it. */
 int files_h5_text(struct files_h5 *file, const char *name, const char *value, struct varve_error *error) {
+    char called[FILES_H5_NAME];
+    snprintf(called, sizeof called, "%.1000s%s", name, H5Aexists(file->file, name) > 0 ? "~2" : "");
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
     hid_t attribute = H5I_INVALID_HID;
     int is_written = 0;
     if (type >= 0 && H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
-        attribute = H5Acreate2(file->file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+        attribute = H5Acreate2(file->file, called, type, space, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute >= 0)
         is_written = H5Awrite(attribute, type, &value) >= 0;
     H5Aclose(attribute);

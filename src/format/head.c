@@ -81,6 +81,9 @@ static int check_form(const struct vv_parse *parse, const uint8_t *data, const s
     if (head->format != VV_FORMAT_VERSION)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "format version is %u, this program knows %u", head->format,
                              VV_FORMAT_VERSION);
+    if (head->kind == VV_KIND_SEALED)
+        return vv_parse_fail(parse, VARVE_KEY,
+                             "is encrypted: set key to where its key comes from: file:PATH, env:NAME or command:TEXT");
     if (head->kind < VV_KIND_STORE || head->kind > VV_KIND_LAST)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "kind is %u, which is not known", head->kind);
     if (head->required)

@@ -28,6 +28,7 @@ const char *vv_kind_name(int kind) {
         [VV_KIND_COPY] = "copy",
         [VV_KIND_PIN] = "pin",
         [VV_KIND_TRIGGER] = "trigger",
+        [VV_KIND_LOG] = "log",
     };
     return kind >= VV_KIND_STORE && kind <= VV_KIND_LAST ? names[kind] : "unknown";
 }
@@ -148,6 +149,10 @@ void vv_prefix_records(const char *name, char *out) {
     print_below_name(name, "record", out);
 }
 
+void vv_prefix_logs(const char *name, char *out) {
+    print_below_name(name, "log", out);
+}
+
 void vv_prefix_name(const char *name, char *out) {
     char component[COMPONENT_CAPACITY];
     vv_name_encode(name, component);
@@ -199,6 +204,9 @@ void vv_key_print(const struct vv_key *key, char *out) {
         break;
     case VV_KIND_HEARTBEAT:
         snprintf(rest, sizeof rest, "beat/%08" PRIx32, key->generation);
+        break;
+    case VV_KIND_LOG:
+        snprintf(rest, sizeof rest, "log/%08" PRIx32, key->generation);
         break;
     case VV_KIND_RECORD:
         memcpy(rest, "record/", 7);
@@ -314,6 +322,8 @@ static int parse_below_name(const char *at, struct vv_key *out) {
         return parse_generation(VV_KIND_CLAIM, at, out);
     if (strcmp(component, "beat") == 0)
         return parse_generation(VV_KIND_HEARTBEAT, at, out);
+    if (strcmp(component, "log") == 0)
+        return parse_generation(VV_KIND_LOG, at, out);
     if (strcmp(component, "data") == 0)
         return parse_data(at, out);
     if (strcmp(component, "record") == 0) {

@@ -21,7 +21,9 @@ enum vv_kind {
     VV_KIND_COPY = 10,
     VV_KIND_PIN = 11,
     VV_KIND_TRIGGER = 12,
-    VV_KIND_LAST = VV_KIND_TRIGGER,
+    VV_KIND_LOG = 13,
+    VV_KIND_LAST = VV_KIND_LOG,
+    VV_KIND_SEALED = 14, /* any of them, encrypted (backend/sealed.h) */
 };
 const char *vv_kind_name(int kind);
 
@@ -53,6 +55,7 @@ int vv_key_parse(const char *text, struct vv_key *out);
 void vv_prefix_claims(const char *name, char *out);
 void vv_prefix_heartbeats(const char *name, char *out);
 void vv_prefix_records(const char *name, char *out);
+void vv_prefix_logs(const char *name, char *out);
 void vv_prefix_name(const char *name, char *out); /* pins are beside the other prefixes */
 void vv_prefix_data(const struct vv_key *key, int depth, char *out);
 /* The component of a record below its prefix, and the reverse; of a pin, what comes after VV_PIN_BEGIN. */

@@ -1,5 +1,6 @@
-/* Store, claim and heartbeat (docs/format.md 5). */
+/* Store, claim, heartbeat and log (docs/format.md 5). */
 #include "format/format_private.h"
+#include "format/job_log_object.h"
 
 #include <assert.h>
 #include <string.h>
@@ -118,4 +119,27 @@ int vv_heartbeat_parse(const void *data, size_t size, const struct vv_key *expec
         return rc;
     *out = heartbeat;
     return 0;
+}
+
+void vv_job_log_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], const char *text,
+                       size_t size) {
+    assert(key->kind == VV_KIND_LOG && key->generation != 0);
+    assert(size <= VV_JOB_LOG_MAX);
+    size_t start = vv_object_begin(buf, VV_KIND_LOG, key, store_id);
+    vv_buf_append(buf, text, size);
+    vv_object_seal(buf, start);
+}
+
+int vv_job_log_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                     const char **text_out, size_t *size_out, struct varve_error *error) {
+    struct vv_parse parse;
+    int rc = vv_object_open(&parse, VV_KIND_LOG, data, size, VV_SMALL_MAX, expect, store_id, NULL, error);
+    if (rc < 0)
+        return rc;
+    size_t length = vv_cursor_left(&parse.at);
+    if (length > VV_JOB_LOG_MAX)
+        return vv_parse_fail(&parse, VARVE_CORRUPT, "it has %zu bytes, %u at the most", length, VV_JOB_LOG_MAX);
+    *text_out = length ? (const char *)vv_cursor_take(&parse.at, length) : "";
+    *size_out = length;
+    return vv_parse_done(&parse);
 }

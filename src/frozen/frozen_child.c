@@ -245,9 +245,9 @@ static VV_BARE __attribute__((noinline, noreturn)) void live(struct vv_frozen_sh
     call(SYS_prlimit64, 0, RLIMIT_CORE, (long)&no_core, 0, 0);
     call(SYS_prctl, PR_SET_NAME, (long)"varve-frozen", 0, 0, 0); /* for people who look at the list of processes */
     close_all_but((unsigned)shared->pipe);
+    volunteer(); /* before the program goes on and needs memory */
     tell(&shared->is_ready, 1);
     stand_back();
-    volunteer();
     drop_the_rest(shared);
     for (;;) {
         uint32_t asked = __atomic_load_n(&shared->asked, __ATOMIC_ACQUIRE);

@@ -6,7 +6,7 @@
  *   diff_runs.c    the runs of two regions side by side: what is the same without looking
  *   diff_read.c    what has to be looked at, read in batches that go across regions and ranks
  *   diff_values.c  elements: how far apart, and as text
- *   diff_arrays.c          of other numbers of ranks: arrays by their places in the whole */
+ *   diff_arrays.c  arrays in other blocks or on other ranks, by their places in the whole */
 #ifndef VV_INSPECT_DIFF_PRIVATE_H
 #define VV_INSPECT_DIFF_PRIVATE_H
 
@@ -74,7 +74,7 @@ struct vv_diff {
     struct varve_which which[2];
     struct vv_view *view[2];
     struct vv_residents *residents[2];
-    struct vv_global_arrays arrays[2]; /* if they are of other numbers of ranks */
+    struct vv_global_arrays arrays[2]; /* if some rank may have another block in the one than in the other */
     uint8_t *is_compared;              /* of the first ones: as a whole, so not region by region */
     struct varve_compare_options options;
     struct varve_compare_result result;
@@ -122,9 +122,10 @@ struct vv_diff_listed {
     size_t kept, kept_size; /* where its runs are in memory */
 };
 
-/* Checkpoints of other numbers of ranks: arrays that are whole in both are compared by their places in the whole. */
+/* Arrays that are whole in both, in other blocks or on other ranks, are compared by their places in the whole. */
 int vv_diff_arrays(struct vv_diff *diff, struct varve_error *error);
-int vv_diff_is_compared(const struct vv_diff *diff, const char *name);
+/* Is it part of such an array? Then it is not compared as the region of a rank. */
+int vv_diff_is_compared(const struct vv_diff *diff, const struct vv_recipe_region *region);
 void vv_diff_arrays_clear(struct vv_diff *diff);
 /* Compare all regions of a rank, as far as that goes without reading; what is wanted waits in the batch. */
 int vv_diff_rank(struct vv_diff *diff, uint32_t rank, struct varve_error *error);

@@ -80,7 +80,7 @@ int vv_diff_next_region(struct vv_diff_side *side, struct varve_error *error) {
         rc = vv_recipe_open(side->view, side->rank, &side->recipe, error);
     do
         rc = rc >= 0 && side->recipe ? vv_recipe_next_region(side->recipe, &side->at, error) : rc;
-    while (rc > 0 && (vv_is_about(side->at.name) || vv_diff_is_compared(side->diff, side->at.name)));
+    while (rc > 0 && (vv_is_about(side->at.name) || vv_diff_is_compared(side->diff, &side->at)));
     side->has_region = rc > 0;
     return rc < 0 ? rc : 0;
 }

@@ -20,6 +20,8 @@ static int open_backend(struct varve_store *store, struct varve_backend **out, s
         .mode = store->settings.mode,
         .owner = store->settings.owner,
         .purpose = VV_FOR_EITHER,
+        .encrypt = store->settings.encrypt && !store->is_source,
+        .key = store->settings.key,
         .log = &store->log,
     };
     return vv_backend_open(store->address, &options, out, error);
@@ -38,18 +40,19 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
         return vv_error_sys(error, -ENOMEM, "cannot open the store at %s", uri);
     rc = open_backend(store, &backend, error);
     if (rc < 0)
-        return rc;
+        return vv_error_store(error, rc, uri);
     rc = vv_store_open(backend, VV_STORE_READ, &store->log, &store->store, error);
     if (rc == VARVE_NO_STORE)
         return vv_error(error, rc, "there is no store at %.300s: it would have an object named varve", uri);
     if (rc < 0)
-        return rc;
+        return vv_error_store(error, rc, uri);
     unsigned threads = (unsigned)store->settings.threads;
     rc = vv_pool_create(threads, threads * QUEUE_PER_THREAD, NULL, &store->pool);
     return rc < 0 ? vv_error_sys(error, rc, "cannot start %u threads; set VARVE_THREADS lower", threads) : 0;
 }
 
-int varve_store_open(const char *uri, const char *settings, struct varve_store **out, struct varve_error *error) {
+static int open_store(const char *uri, const char *settings, int is_source, struct varve_store **out,
+                      struct varve_error *error) {
     vv_error_clear(error);
     if (out)
         *out = NULL;
@@ -58,6 +61,7 @@ int varve_store_open(const char *uri, const char *settings, struct varve_store *
     struct varve_store *store = vv_calloc(1, sizeof *store);
     if (!store)
         return vv_error_sys(error, -ENOMEM, "cannot open the store at %s", uri);
+    store->is_source = is_source;
     int rc = open_parts(store, uri, settings, error);
     if (rc < 0) {
         varve_store_close(store);
@@ -65,6 +69,15 @@ int varve_store_open(const char *uri, const char *settings, struct varve_store *
     }
     *out = store;
     return 0;
+}
+
+int varve_store_open(const char *uri, const char *settings, struct varve_store **out, struct varve_error *error) {
+    return open_store(uri, settings, 0, out, error);
+}
+
+int varve_store_open_source(const char *uri, const char *settings, struct varve_store **out,
+                            struct varve_error *error) {
+    return open_store(uri, settings, 1, out, error);
 }
 
 void varve_store_close(struct varve_store *store) {
@@ -186,6 +199,7 @@ static void fill_info(const char *name, const struct vv_catalogue_entry *entry, 
         .is_damaged = damage != NULL || entry->time_ns == 0,
         .is_pinned = vv_attempts_has(pinned, &version),
         .reason = damage ? damage->why.text : "",
+        .is_unreadable = damage && damage->why.code != VARVE_CORRUPT && damage->why.code != VARVE_UNKNOWN_FORMAT,
     };
 }
 

@@ -27,6 +27,9 @@ struct varve_store {
     struct vv_log log;
     struct vv_settings settings;
     char *address;
+    int is_source; /* of a copy: encrypt is not for it */
+    varve_progress_fn progress;
+    void *progress_arg;
     /* What varve_store_show gave out last: */
     char shown_name[VV_NAME_MAX + 1];
     char shown_program[VV_TEXT_CAPACITY];

@@ -99,10 +99,27 @@ int varve_store_stats(struct varve_store *store, const char *name, struct varve_
 
 /* ---- verify ---- */
 
+/* The store is open, so one copy of its key is good. */
+static int verify_keys(struct varve_store *store, const struct varve_verify_options *given,
+                       struct varve_verify_result *out, struct varve_error *error) {
+    struct varve_error why = {.text = ""};
+    const char *bad = NULL;
+    int rc = vv_keys_check(store->store->backend, store->settings.key, &bad, &why);
+    if (rc >= 0)
+        return 0;
+    if (!bad || (rc != VARVE_CORRUPT && rc != VARVE_KEY && rc != -ENOENT))
+        return vv_error(error, rc, "%s", why.text);
+    if (given->finding)
+        given->finding(given->arg, 0, bad, why.text);
+    out->damaged_objects++;
+    return 0;
+}
+
 int varve_store_verify(struct varve_store *store, const struct varve_verify_options *options,
                        struct varve_verify_result *out, struct varve_error *error) {
     struct varve_verify_options given = {0};
     struct vv_verify_result result = {0};
+    struct varve_verify_result totals;
 
     vv_error_clear(error);
     if (!store || (options && options->size > sizeof given))
@@ -121,15 +138,17 @@ int varve_store_verify(struct varve_store *store, const struct varve_verify_opti
         .arg = given.arg,
     };
     rc = vv_verify(store->store, &inner, &result, error);
-    if (out) {
-        *out = (struct varve_verify_result){
-            .objects = result.objects,
-            .bytes = result.bytes,
-            .checkpoints = result.checkpoints,
-            .damaged_objects = result.damaged_objects,
-            .lost_checkpoints = result.lost_checkpoints,
-        };
-    }
+    totals = (struct varve_verify_result){
+        .objects = result.objects,
+        .bytes = result.bytes,
+        .checkpoints = result.checkpoints,
+        .damaged_objects = result.damaged_objects,
+        .lost_checkpoints = result.lost_checkpoints,
+    };
+    if (rc >= 0 && !given.name)
+        rc = verify_keys(store, &given, &totals, error);
+    if (out)
+        *out = totals;
     return rc < 0 ? vv_error_default(error, rc, "cannot verify %s: %s", store->address, varve_error_text(rc)) : 0;
 }
 
@@ -150,6 +169,19 @@ int varve_store_forget(struct varve_store *store, const struct varve_which *whic
                   : 0;
 }
 
+void varve_store_progress(struct varve_store *store, varve_progress_fn fn, void *arg) {
+    if (!store)
+        return;
+    store->progress = fn;
+    store->progress_arg = arg;
+}
+
+/* NULL if nobody asks how far it is. */
+static struct vv_steps *begin_steps(const struct varve_store *store, size_t parts, struct vv_steps *steps) {
+    *steps = (struct vv_steps){.fn = store->progress, .arg = store->progress_arg, .parts = parts};
+    return store->progress ? steps : NULL;
+}
+
 struct reporter {
     varve_action_fn fn;
     void *arg;
@@ -161,12 +193,11 @@ static void report_removal(void *arg, const char *key, uint64_t size) {
         reporter->fn(reporter->arg, key, size, "no checkpoint needs it");
 }
 
-static int prune_name(struct varve_store *store, const char *name, int is_dry_run, struct reporter *reporter,
+static int prune_name(struct varve_store *store, const char *name, const struct vv_prune_options *options,
                       struct varve_prune_result *totals, struct varve_error *error) {
     struct vv_prune_result result = {0};
-    struct vv_prune_options options = {.is_dry_run = is_dry_run, .report = report_removal, .arg = reporter};
 
-    int rc = vv_prune(store->store, name, &options, &result, error);
+    int rc = vv_prune(store->store, name, options, &result, error);
     totals->objects += result.objects;
     totals->bytes += result.bytes;
     totals->kept_attempts += result.kept_attempts;
@@ -178,8 +209,10 @@ int varve_store_prune(struct varve_store *store, const char *name, int is_dry_ru
                       struct varve_prune_result *out, struct varve_error *error) {
     struct reporter reporter = {.fn = fn, .arg = arg};
     struct varve_prune_result totals = {0};
+    struct vv_prune_options options = {.is_dry_run = is_dry_run, .report = report_removal, .arg = &reporter};
     struct varve_error own;
     struct vv_names names;
+    struct vv_steps steps;
     int first = 0;
 
     vv_error_clear(error);
@@ -191,16 +224,18 @@ int varve_store_prune(struct varve_store *store, const char *name, int is_dry_ru
     if (rc < 0)
         return rc;
     vv_inspect_ranged_clear(store);
-    for (size_t i = 0; i < names.count; i++) {
+    options.steps = begin_steps(store, names.count, &steps);
+    for (size_t i = 0; i < names.count && rc != -EINTR; i++) {
         vv_error_clear(&own);
-        rc = prune_name(store, names.list[i], is_dry_run, &reporter, &totals, &own);
+        steps.parts_done = i;
+        rc = prune_name(store, names.list[i], &options, &totals, &own);
         if (rc < 0 && first == 0)
             first = vv_error(error, rc, "%s", own.text);
     }
     vv_inspect_names_clear(&names);
     if (out)
         *out = totals;
-    return first;
+    return rc == -EINTR ? vv_error(error, rc, "%s", own.text) : first;
 }
 
 static void report_repair(void *arg, const char *key, const char *text) {
@@ -213,11 +248,13 @@ int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_f
                        struct varve_error *error) {
     struct reporter reporter = {.fn = fn, .arg = arg};
     struct vv_repair_options options = {.is_dry_run = is_dry_run, .report = report_repair, .arg = &reporter};
+    struct vv_steps steps;
 
     vv_error_clear(error);
     if (!store)
         return vv_error(error, -EINVAL, "no store given");
     vv_inspect_ranged_clear(store);
+    options.steps = begin_steps(store, 0, &steps);
     int rc = vv_repair(store->store, &options, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot repair %s: %s", store->address, varve_error_text(rc)) : rc;
 }

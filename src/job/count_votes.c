@@ -2,7 +2,9 @@
  *
  * With node-local stores a rank finds its own pack only. On shared storage the others can see it too, and that is part
  * of what is to be shown: so a pack is read from another node than it was written on, wherever there is another one. */
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/fault.h"
@@ -14,6 +16,7 @@ struct counting {
     const struct vv_attempt *attempt;
     const struct vv_writers_map *map;
     struct vv_count *count;
+    struct vv_tally *tally;
     int looks; /* a pack may come into sight late */
     int rc;    /* of this rank */
     struct varve_error *error;
@@ -78,14 +81,29 @@ static int read_share(struct counting *counting) {
     return read_distant(counting);
 }
 
+/* Votes, and behind them what the ranks have done. */
 static int take_votes(void *arg, const void *data, size_t size) {
     struct counting *counting = arg;
-    return counting->rc ? counting->rc : vv_count_merge(counting->count, data, size, counting->error);
+    struct vv_tally other;
+    size_t behind = counting->tally ? sizeof other : 0;
+    if (counting->rc)
+        return counting->rc;
+    if (size < behind)
+        return vv_error(counting->error, -EPROTO, "votes of another rank have %zu bytes", size);
+    size -= behind;
+    if (behind) {
+        memcpy(&other, (const char *)data + size, sizeof other);
+        vv_tally_add(counting->tally, &other);
+    }
+    return vv_count_merge(counting->count, data, size, counting->error);
 }
 
 static int give_votes(void *arg, struct vv_buf *out) {
     struct counting *counting = arg;
-    return counting->rc ? counting->rc : vv_count_put(counting->count, out);
+    int rc = counting->rc ? counting->rc : vv_count_put(counting->count, out);
+    if (rc == 0 && counting->tally)
+        vv_buf_append(out, counting->tally, sizeof *counting->tally);
+    return rc ? rc : out->failed;
 }
 
 static int begin(struct counting *counting) {
@@ -112,8 +130,10 @@ static int end(struct counting *counting, struct vv_writers *writers_out, struct
 }
 
 int vv_votes_count(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map, int looks,
-                   struct vv_writers *writers_out, struct vv_record *record_out, struct varve_error *error) {
-    struct counting counting = {.job = job, .attempt = attempt, .map = map, .looks = looks, .error = error};
+                   struct vv_tally *tally, struct vv_writers *writers_out, struct vv_record *record_out,
+                   struct varve_error *error) {
+    struct counting counting = {
+        .job = job, .attempt = attempt, .map = map, .tally = tally, .looks = looks, .error = error};
     struct vv_merging merging = {take_votes, give_votes, &counting};
     counting.rc = begin(&counting);
     if (counting.rc == 0)

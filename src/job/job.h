@@ -46,8 +46,11 @@ struct vv_job {
 
     int is_store_new; /* this session has made it */
     int is_first_run_told;
-    int is_keep_told;      /* what will be kept was logged, and keep_from is known */
-    uint32_t keep_from;    /* records of lower generations are not forgotten by keep=N; 0: they may be */
+    int is_keep_told;             /* what will be kept was logged, and keep_from is known */
+    uint32_t keep_from;           /* records of lower generations are not forgotten by keep=N; 0: they may be */
+    struct vv_prune_result freed; /* by keep=N, in all */
+    size_t (*spared)(void *arg, struct vv_attempt *out, size_t capacity); /* or NULL: what keep=N leaves alone now */
+    void *spared_arg;
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */
 };
@@ -79,6 +82,36 @@ int vv_access_refuse(struct vv_job *job, struct varve_error *error);
 /* Before a checkpoint: 0 if the session has its claim, perhaps since now; else why it cannot save. */
 int vv_access_write(struct vv_job *job, struct varve_error *error);
 
+/* ---- tally.c: what the ranks have done for a checkpoint, added up on the way to rank 0. Not collective. ---- */
+enum vv_tally_sum {
+    VV_TALLY_PROTECTED,
+    VV_TALLY_CHANGED,
+    VV_TALLY_ZERO,
+    VV_TALLY_KNOWN,
+    VV_TALLY_ELSEWHERE,
+    VV_TALLY_NEW,
+    VV_TALLY_REWRITTEN,
+    VV_TALLY_STORED,
+    VV_TALLY_METADATA,
+    VV_TALLY_SUMS
+};
+struct vv_spread {
+    uint64_t least, most, sum;
+    uint32_t most_rank;
+};
+struct vv_tally {
+    uint64_t sums[VV_TALLY_SUMS]; /* bytes */
+    struct vv_spread changed;     /* bytes of a rank */
+    struct vv_spread took;        /* nanoseconds of a rank until its part was stored */
+    struct vv_spread written;     /* bytes of a pack with its parts; filled on rank 0, of all writers */
+    uint64_t written_median;
+    uint32_t writers;
+};
+struct vv_spread vv_spread_of(uint64_t value, uint32_t rank);
+void vv_spread_add(struct vv_spread *to, const struct vv_spread *other);
+void vv_tally_add(struct vv_tally *to, const struct vv_tally *other);
+void vv_tally_writers(struct vv_tally *to, const struct vv_writers *writers);
+
 /* ---- leaders.c: what the leaders do for all ---- */
 /* Who wrote an attempt. */
 struct vv_writers_map {
@@ -87,9 +120,9 @@ struct vv_writers_map {
     void *arg;
 };
 /* All packs of these writers are durable: make the attempt a checkpoint. Codes as vv_votes_commit, and
- * VARVE_DISAGREED when a pack is missing. */
+ * VARVE_DISAGREED when a pack is missing. tally: of this rank; rank 0 then has that of all. */
 int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
-                      struct vv_hash128 *digest_out, struct varve_error *error);
+                      struct vv_tally *tally, struct vv_hash128 *digest_out, struct varve_error *error);
 /* Finish what a dead session had fully written. */
 int vv_leaders_adopt(struct vv_job *job, struct varve_error *error);
 

@@ -76,12 +76,14 @@ static int commit_shared(struct vv_job *job, const struct vv_attempt *attempt, c
 
 /* From packs to a checkpoint. VARVE_DISAGREED: not all votes are there. */
 static int finish(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map, int looks,
-                  struct vv_hash128 *digest_out, struct varve_error *error) {
+                  struct vv_tally *tally, struct vv_hash128 *digest_out, struct varve_error *error) {
     struct vv_writers writers = {0};
     struct vv_record record = {0};
-    int rc = vv_votes_count(job, attempt, map, looks, &writers, &record, error);
+    int rc = vv_votes_count(job, attempt, map, looks, tally, &writers, &record, error);
     if (rc)
         return rc;
+    if (tally && vv_comm_is_root(job->comm))
+        vv_tally_writers(tally, &writers);
     rc = vv_is_local(job) ? commit_local(job, attempt, &writers, &record, error)
                           : commit_shared(job, attempt, &writers, &record, error);
     *digest_out = record.writers_digest;
@@ -102,8 +104,8 @@ static int explain_missing(struct vv_job *job, struct varve_error *error) {
 }
 
 int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
-                      struct vv_hash128 *digest_out, struct varve_error *error) {
-    int rc = finish(job, attempt, map, VV_LOOKS, digest_out, error);
+                      struct vv_tally *tally, struct vv_hash128 *digest_out, struct varve_error *error) {
+    int rc = finish(job, attempt, map, VV_LOOKS, tally, digest_out, error);
     return rc == VARVE_DISAGREED ? explain_missing(job, error) : rc;
 }
 
@@ -139,7 +141,7 @@ static int adopt_attempt(struct vv_job *job, const struct found *found, struct v
     int rc = vv_is_local(job) ? is_of_one_session(job, found->attempt.generation, error) : 1;
     if (rc != 1)
         return rc;
-    rc = finish(job, &found->attempt, &map, 1, &digest, error);
+    rc = finish(job, &found->attempt, &map, 1, NULL, &digest, error);
     if (rc == VARVE_DISAGREED)
         vv_error_clear(error);
     return rc == 0 ? 1 : rc == VARVE_DISAGREED ? 0 : rc;

@@ -9,6 +9,7 @@
 
 #define CATALOGUE_EVERY 65 /* checkpoints; more than the catalogue itself thinks worth writing */
 #define CATALOGUE_SPARE 1000
+#define SPARED_MOST 256
 
 /* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often
  * it is written, but never so seldom that a listing has thousands of records to read. */
@@ -28,12 +29,13 @@ static void catalogue(struct vv_job *job) {
 
 /* After a restart that failed, what the session saves may be a beginning by mistake: it replaces nothing of earlier
  * runs. */
-static struct vv_keep_options keep_options(const struct vv_job *job) {
+static struct vv_keep_options keep_options(struct vv_job *job) {
     return (struct vv_keep_options){.keep = (uint32_t)job->settings.keep,
                                     .from = job->lineage.has_failed_restart ? job->first_generation : job->keep_from,
                                     .origin = job->lineage.origin,
                                     .rejected = job->lineage.rejected,
-                                    .rejected_count = job->lineage.rejected_count};
+                                    .rejected_count = job->lineage.rejected_count,
+                                    .freed = &job->freed};
 }
 
 /* Up to which checkpoint all leaders keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
@@ -172,6 +174,9 @@ static void keep_newest(struct vv_job *job) {
             keep_on_nodes(job, &cut);
     } else if (job->lease) {
         struct vv_keep_options options = keep_options(job);
+        struct vv_attempt spared[SPARED_MOST];
+        options.spared = spared;
+        options.spared_count = job->spared ? job->spared(job->spared_arg, spared, SPARED_MOST) : 0;
         if (vv_keep(job->store, job->lease, job->name, &options, &error) < 0)
             tell_not_removed(job, &error);
     }

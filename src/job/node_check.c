@@ -26,6 +26,7 @@ struct candidate {
     uint32_t donor;            /* the first leader that has it */
     int is_everywhere;         /* no leader lacks it */
     const struct vv_record *record;
+    uint32_t *ranks;         /* that have made each of the attempts it depends on */
     int is_under_replicated; /* something is there fewer times than it should be */
     struct varve_error *error;
 };
@@ -200,9 +201,8 @@ static int report_lost(struct candidate *candidate, uint32_t owner, struct varve
     return vv_lost_report(job, is_own ? candidate->wanted->all : &all, owner, candidate->version, error);
 }
 
-/* Is what this owner stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
+/* Is what this owner stored anywhere? Below 0: no. */
 static int check_owner(struct candidate *candidate, struct vv_store *store, uint32_t owner, struct varve_error *error) {
-    const struct vv_record *record = candidate->record;
     struct vv_attempt attempt = attempt_of(candidate);
     int rc = exists(candidate, &attempt, VV_KIND_PACK, owner, error);
     if (rc == 0) {
@@ -211,24 +211,33 @@ static int check_owner(struct candidate *candidate, struct vv_store *store, uint
         if (rc == 0)
             rc = report_lost(candidate, owner, error);
     }
-    for (uint32_t i = 0; i < record->dependency_count && rc > 0; i++) {
-        rc = exists(candidate, &record->dependencies[i].attempt, VV_KIND_PACK, owner, error);
-        candidate->is_under_replicated |= rc == 0;
-        rc = rc < 0 ? rc : 1;
-    }
-    for (uint32_t i = 0; i <= record->dependency_count && rc > 0 && candidate->wanted->replicas > 0; i++)
-        rc = check_tables(candidate, i ? &record->dependencies[i - 1].attempt : &attempt, owner, error);
-    return rc < 0 ? rc : 0;
+    if (rc > 0 && candidate->wanted->replicas > 0)
+        rc = check_tables(candidate, &attempt, owner, error);
+    return rc;
 }
 
-/* Its own; of a checkpoint of another number of ranks each looks for a share. */
+/* The same for an older attempt, of which not all may be needed: that shows when it is read. */
+static int check_older(struct candidate *candidate, const struct vv_attempt *attempt, uint32_t owner,
+                       struct varve_error *error) {
+    int rc = exists(candidate, attempt, VV_KIND_PACK, owner, error);
+    candidate->is_under_replicated |= rc == 0;
+    return rc < 0 || candidate->wanted->replicas == 0 ? rc : check_tables(candidate, attempt, owner, error);
+}
+
+/* Its own; where more ranks than these have made an attempt, each looks for a share. Of older attempts the first copy
+ * that is missing says all. */
 static int check_own(void *arg, struct vv_store *store, struct varve_error *error) {
     struct candidate *candidate = arg;
+    const struct vv_record *record = candidate->record;
     const struct varve_comm *comm = candidate->job->comm;
     int rc = 0;
-    for (uint64_t owner = comm->rank; owner < candidate->record->ranks && rc == 0; owner += comm->ranks)
+    for (uint64_t owner = comm->rank; owner < record->ranks && rc >= 0; owner += comm->ranks)
         rc = check_owner(candidate, store, (uint32_t)owner, error);
-    return rc;
+    for (uint32_t i = 0; i < record->dependency_count; i++)
+        for (uint64_t owner = comm->rank; owner < candidate->ranks[i] && rc >= 0 && !candidate->is_under_replicated;
+             owner += comm->ranks)
+            rc = check_older(candidate, &record->dependencies[i].attempt, (uint32_t)owner, error);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- the writers lists of the attempts it depends on: every node has them, so a lost or damaged one is not the end
@@ -236,15 +245,17 @@ static int check_own(void *arg, struct vv_store *store, struct varve_error *erro
  */
 
 /* Does a leader have the list that the record names? 1, 0 if it is missing or damaged, or an error. */
-static int has_list(const struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes) {
+static int has_list(const struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes,
+                    uint32_t *ranks_out) {
     struct vv_job *job = candidate->job;
     struct vv_writers writers;
     struct varve_error why = {0};
     vv_buf_clear(bytes);
     int rc = load_list(candidate, job->store, dependency, bytes, &writers, &why);
-    if (rc == 0)
+    if (rc == 0) {
+        *ranks_out = writers.ranks;
         vv_writers_clear(&writers);
-    else if (rc != -ENOENT && rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN)
+    } else if (rc != -ENOENT && rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN)
         *candidate->error = why;
     return rc == 0 ? 1 : rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_FORGOTTEN ? 0 : rc;
 }
@@ -261,14 +272,16 @@ static int put_list(const struct candidate *candidate, const struct vv_dependenc
 }
 
 /* Collective, for one attempt that it depends on. */
-static int spread_list(struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes) {
+static int spread_list(struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes,
+                       uint32_t *ranks_out) {
     struct vv_job *job = candidate->job;
     struct varve_comm *comm = job->comm;
-    int found = job->is_leader ? has_list(candidate, dependency, bytes) : 1;
-    int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error);
-    uint64_t least[2] = {job->is_leader && found == 1 ? comm->rank : UINT64_MAX, found == 1};
-    if (rc == 0 && (rc = comm->ops->reduce_min(comm, least, 2)) != 0)
+    int found = job->is_leader ? has_list(candidate, dependency, bytes, ranks_out) : 1;
+    int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error), has_it = job->is_leader && found == 1;
+    uint64_t least[3] = {has_it ? comm->rank : UINT64_MAX, found == 1, has_it ? *ranks_out : UINT64_MAX};
+    if (rc == 0 && (rc = comm->ops->reduce_min(comm, least, 3)) != 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their lists: %s", varve_error_text(rc));
+    *ranks_out = (uint32_t)least[2];
     if (rc || least[1])
         return rc;
     if (least[0] == UINT64_MAX)
@@ -290,7 +303,7 @@ static int spread_lists(struct candidate *candidate) {
     int rc = 0;
     vv_buf_init(&bytes);
     for (uint32_t i = 0; i < candidate->record->dependency_count && rc == 0; i++)
-        rc = spread_list(candidate, &candidate->record->dependencies[i], &bytes);
+        rc = spread_list(candidate, &candidate->record->dependencies[i], &bytes, &candidate->ranks[i]);
     vv_buf_clear(&bytes);
     return rc;
 }
@@ -299,7 +312,8 @@ static int find_parts(struct candidate *candidate) {
     const struct vv_record *record = candidate->record;
     struct varve_comm *comm = candidate->job->comm;
     struct vv_attempt *attempts = vv_calloc((size_t)record->dependency_count + 1, sizeof *attempts);
-    int rc = attempts ? 0 : vv_error(candidate->error, -ENOMEM, "no memory to restart");
+    candidate->ranks = vv_calloc((size_t)record->dependency_count + 1, sizeof *candidate->ranks);
+    int rc = attempts && candidate->ranks ? 0 : vv_error(candidate->error, -ENOMEM, "no memory to restart");
     rc = vv_comm_agree(comm, rc, candidate->error);
     if (rc == 0) {
         attempts[0] = attempt_of(candidate);
@@ -312,6 +326,7 @@ static int find_parts(struct candidate *candidate) {
         rc = spread_lists(candidate);
     if (rc == 0)
         rc = vv_peers_run(candidate->peers, check_own, candidate, candidate->error);
+    vv_free(candidate->ranks);
     if (rc)
         return rc;
     uint64_t is_full = !candidate->is_under_replicated;

@@ -17,20 +17,31 @@ int vv_store_is_lost(const struct vv_job *job, const char *uri, uint32_t finder,
     vv_read_host(host, sizeof host);
     return vv_error(
         error, VARVE_NO_STORE,
-        "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
-        " store of its own, remove the one that was made (it keeps what it was made for) and use storage=local",
+        "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If each node is to have its own,"
+        " remove the one that was made as shared, and use storage=local",
         job->comm->rank, host, finder, uri);
 }
 
-static int open_backend(struct vv_job *job, const char *uri, int may_create, struct varve_backend **out,
+/* What the first rank has found or made, for the others. */
+struct found_store {
+    struct vv_store_object object;
+    uint32_t is_encrypted;
+    struct vv_keys keys;
+};
+
+/* like: make a store if there is none, and let it have the keys of this one. */
+static int open_backend(struct vv_job *job, const char *uri, const struct found_store *like, struct varve_backend **out,
                         struct varve_error *error) {
     struct vv_backend_options options = {
-        .may_create = may_create,
+        .may_create = like != NULL,
         .purpose = job->may == VV_MAY_READ ? VV_FOR_READING : VV_FOR_WRITING,
         .direct = job->settings.direct,
         .mode = job->settings.mode,
         .owner = job->settings.owner,
         .min_free = job->settings.min_free,
+        .encrypt = job->settings.encrypt || (like && like->is_encrypted),
+        .key = job->settings.key,
+        .keys_like = like && like->is_encrypted ? &like->keys : NULL,
         .log = &job->log,
     };
     struct varve_backend *bare;
@@ -44,19 +55,19 @@ static int open_backend(struct vv_job *job, const char *uri, int may_create, str
     return rc;
 }
 
-static int open_store_as(struct vv_job *job, const char *uri, const struct vv_store_object *like,
+static int open_store_as(struct vv_job *job, const char *uri, const struct found_store *like,
                          struct varve_error *error) {
     struct varve_backend *backend;
-    int rc = open_backend(job, uri, 1, &backend, error);
+    int rc = open_backend(job, uri, like, &backend, error);
     if (rc)
-        return rc;
-    rc = vv_store_open_as(backend, like, &job->log, &job->store, error);
+        return vv_error_store(error, rc, uri);
+    rc = vv_store_open_as(backend, &like->object, &job->log, &job->store, error);
     if (rc == VARVE_NO_STORE)
         vv_error(error, rc,
                  "there are files at %.300s but no store (it would have an object named varve): give a new or an empty "
                  "folder",
                  uri);
-    return rc;
+    return vv_error_store(error, rc, uri);
 }
 
 static int is_like(const struct vv_store *store, const struct vv_store_object *object) {
@@ -67,11 +78,11 @@ static int is_like(const struct vv_store *store, const struct vv_store_object *o
 /* Is there a store at this rank's address? job->store stays NULL if not. */
 static int look_for_store(struct vv_job *job, const char *uri, struct varve_error *error) {
     struct varve_backend *backend;
-    int rc = open_backend(job, uri, 0, &backend, error);
+    int rc = open_backend(job, uri, NULL, &backend, error);
     if (rc == 0)
         rc = vv_store_open(backend, VV_STORE_READ, &job->log, &job->store, error);
     if (rc != -ENOENT && rc != VARVE_NO_STORE)
-        return rc;
+        return vv_error_store(error, rc, uri);
     vv_error_clear(error);
     return 0;
 }
@@ -79,10 +90,11 @@ static int look_for_store(struct vv_job *job, const char *uri, struct varve_erro
 /* The store of the first rank that has one; a new one if nobody has. A node that has lost its own must not begin
  * another. Rank 0 looks first: mostly it is there, and a rank that has looked too early may be told the same for a
  * while. */
-static int find_store(struct vv_job *job, const char *uri, struct vv_store_object *object, uint32_t *first,
+static int find_store(struct vv_job *job, const char *uri, struct found_store *found, uint32_t *first,
                       struct varve_error *error) {
     struct varve_comm *comm = job->comm;
-    object->settings.layout = job->settings.storage == VV_CHOOSE_STORAGE_LOCAL ? VV_LAYOUT_LOCAL : VV_LAYOUT_SHARED;
+    found->object.settings.layout =
+        job->settings.storage == VV_CHOOSE_STORAGE_LOCAL ? VV_LAYOUT_LOCAL : VV_LAYOUT_SHARED;
     uint32_t is_there = 0;
     int rc = vv_comm_is_root(comm) ? look_for_store(job, uri, error) : 0;
     is_there = job->store != NULL;
@@ -98,31 +110,33 @@ static int find_store(struct vv_job *job, const char *uri, struct vv_store_objec
     if (comm->rank == *first && !job->store) {
         rc = job->may == VV_MAY_READ ? vv_error(error, VARVE_NO_STORE,
                                                 "there is no store at %.300s, and with access=read none is made", uri)
-                                     : open_store_as(job, uri, object, error);
+                                     : open_store_as(job, uri, found, error);
         job->is_store_new = rc == 0;
     }
     if (comm->rank == *first && rc == 0) {
-        memcpy(object->store_id, job->store->id, sizeof object->store_id);
-        object->settings = job->store->settings;
+        memcpy(found->object.store_id, job->store->id, sizeof found->object.store_id);
+        found->object.settings = job->store->settings;
+        rc = vv_keys_get(job->store->backend, &found->keys, error);
+        found->is_encrypted = rc == 1;
     }
-    return vv_comm_follow(comm, rc, object, sizeof *object, *first, error);
+    return vv_comm_follow(comm, rc < 0 ? rc : 0, found, sizeof *found, *first, error);
 }
 
 /* Open the store that the first rank has found or made, wherever this rank finds it. */
-static int join_store(struct vv_job *job, const char *uri, const struct vv_store_object *object, uint32_t first,
+static int join_store(struct vv_job *job, const char *uri, const struct found_store *found, uint32_t first,
                       struct varve_error *error) {
     char host[64];
-    int is_local = object->settings.layout == VV_LAYOUT_LOCAL;
+    int is_local = found->object.settings.layout == VV_LAYOUT_LOCAL;
     int rc = 0;
     for (int i = 0; i < (is_local ? 1 : VV_LOOKS) && rc == 0 && !job->store; i++) {
         vv_wait_before(i);
         rc = look_for_store(job, uri, error);
     }
     if (rc == 0 && is_local && !job->store && job->may != VV_MAY_READ)
-        rc = open_store_as(job, uri, object, error);
+        rc = open_store_as(job, uri, found, error);
     if (rc)
         return rc;
-    if (job->store && is_like(job->store, object))
+    if (job->store && is_like(job->store, &found->object))
         return 0;
     if (!is_local || !job->store)
         return vv_store_is_lost(job, uri, first, error);
@@ -137,13 +151,13 @@ static int join_store(struct vv_job *job, const char *uri, const struct vv_store
 /* All ranks have the store open, or none. above: no node has a higher claim. */
 int vv_job_open_store(struct vv_job *job, const char *uri, uint64_t *above, struct varve_error *error) {
     struct varve_comm *comm = job->comm;
-    struct vv_store_object object = {.settings = {.layout = VV_LAYOUT_SHARED}};
+    struct found_store found = {.object = {.settings = {.layout = VV_LAYOUT_SHARED}}};
     uint32_t highest = 0, first = VV_COMM_ROOT;
-    int rc = find_store(job, uri, &object, &first, error);
+    int rc = find_store(job, uri, &found, &first, error);
     if (rc)
         return rc;
     if (comm->rank != first)
-        rc = join_store(job, uri, &object, first, error);
+        rc = join_store(job, uri, &found, first, error);
     if (rc == 0 && vv_is_local(job))
         rc = vv_claims_highest(job->store, job->name, &highest, error);
     rc = vv_comm_agree(comm, rc, error);

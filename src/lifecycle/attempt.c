@@ -85,15 +85,20 @@ int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_
                       struct varve_error *error) {
     struct attempt_objects objects = {.store = store};
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_WRITERS, 0, 0);
+    struct vv_steps *steps = options ? options->steps : NULL;
     vv_prefix_data(&key, 3, objects.prefix);
     int rc = vv_backend_list(store->backend, objects.prefix, NULL, 0, take_object, &objects);
     if (rc < 0)
         vv_error_sys(error, rc, "cannot list %s", objects.prefix);
     else if (objects.count > 1)
         qsort(objects.list, objects.count, sizeof *objects.list, compare_removal);
-    for (size_t i = 0; rc == 0 && i < objects.count; i++)
+    vv_steps_left(steps, objects.count);
+    for (size_t i = 0; rc == 0 && i < objects.count; i++) {
         if (!is_writers_kept || objects.list[i].kind != VV_KIND_WRITERS)
             rc = remove_object(store, &objects.list[i], options, result, error);
+        if (rc == 0 && (rc = vv_steps_did(steps)) < 0)
+            vv_error_sys(error, rc, "stopped");
+    }
     vv_free(objects.list);
     return rc;
 }

@@ -92,7 +92,7 @@ static int is_unknown(const struct vv_catalogue_entry *entry) {
     return !entry->is_tombstone && entry->time_ns == 0;
 }
 
-/* 1 read, 0 damaged (told, stays with time 0), VARVE_NO_CHECKPOINT gone since the listing. */
+/* 1 read, 0 damaged or not readable (told, stays with time 0), VARVE_NO_CHECKPOINT gone since the listing. */
 static int read_entry(struct loading *loading, struct vv_catalogue_entry *entry) {
     struct varve_error why = {0};
     struct vv_record record;
@@ -149,7 +149,7 @@ static int is_tombstone(const struct vv_catalogue_entry *entry) {
     return (int)entry->is_tombstone;
 }
 
-/* Damaged records are not cached: the next one to look may find them repaired. */
+/* Records that could not be read are not cached: the next one to look may find them repaired, or within reach. */
 static void save(struct loading *loading) {
     struct vv_catalogue copy = {.count = loading->all.count};
     if (copy.count && !(copy.list = vv_calloc(copy.count, sizeof *copy.list)))

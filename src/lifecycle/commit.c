@@ -156,8 +156,8 @@ static int explain_taken(struct vv_store *store, const char *name, const struct 
 
 /* An error here other than -EEXIST leaves it open whether the record exists. To find it there would not help: it may be
  * visible and yet not durable, so it is never reported as success. */
-int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                      const struct vv_record *record, struct varve_error *error) {
+int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     const struct vv_record *record, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_buf buf;
     int rc = VV_FAULT("store.record.before_create");
@@ -200,17 +200,11 @@ int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *
     return rc < 0 ? rc : 0;
 }
 
-int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                     struct vv_record *record, struct varve_error *error) {
-    record->time_ns = vv_clock_wall_ns();
-    return vv_commit_copy_of(store, name, attempt, record, error);
-}
-
 int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
     int rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, error);
-    return rc == -EEXIST ? 0 : rc;
+    return rc == -EEXIST ? 0 : rc < 0 ? rc : 1;
 }
 
 int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,

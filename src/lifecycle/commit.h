@@ -2,6 +2,7 @@
 #ifndef VV_COMMIT_H
 #define VV_COMMIT_H
 
+#include "base/steps.h"
 #include "lifecycle/lease.h"
 #include "store/records.h"
 
@@ -63,13 +64,10 @@ int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *
 int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                    const struct vv_writers *writers, struct varve_error *error);
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                     struct vv_record *record, struct varve_error *error);
-/* The last step for a checkpoint that was saved at another time, which the record says. */
-int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                      const struct vv_record *record, struct varve_error *error);
+                     const struct vv_record *record, struct varve_error *error);
 
-/* This attempt was not committed, and never is: a tombstone takes the place of its record. 0 also if something stands
- * there already. */
+/* This attempt was not committed, and never is: a tombstone takes the place of its record. 1, and 0 if something stands
+ * there already: then it may be a checkpoint. */
 int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct varve_error *error);
 
@@ -115,6 +113,7 @@ struct vv_prune_options {
     /* Records that the caller itself has just replaced by tombstones: those are durable. */
     const struct vv_attempt *buried;
     size_t buried_count;
+    struct vv_steps *steps; /* or NULL. Stopped between two of them, it ends with -EINTR */
 };
 struct vv_prune_result {
     uint64_t objects;
@@ -134,8 +133,11 @@ struct vv_keep_options {
     struct vv_attempt origin;
     const uint64_t *rejected; /* pairs generation, version: those the program has refused take nobody's place either */
     size_t rejected_count;
-    const struct vv_attempt *cut; /* or NULL: nothing that is not older than this is forgotten */
-    uint32_t from;                /* nothing of generations below this is forgotten, whatever the count */
+    const struct vv_attempt *cut;    /* or NULL: nothing that is not older than this is forgotten */
+    uint32_t from;                   /* nothing of generations below this is forgotten, whatever the count */
+    const struct vv_attempt *spared; /* these stay, too: somebody is reading them. They count as all others do */
+    size_t spared_count;
+    struct vv_prune_result *freed; /* or NULL: what was removed is added */
 };
 
 /* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What

@@ -213,6 +213,14 @@ int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint
     return rc;
 }
 
+static int is_spared(const struct vv_keeping *keeping, const struct vv_attempt *at) {
+    for (size_t i = 0; i < keeping->options->spared_count; i++)
+        if (keeping->options->spared[i].generation == at->generation &&
+            keeping->options->spared[i].version == at->version)
+            return 1;
+    return 0;
+}
+
 /* Those that go are moved to the front of the list; how many, or an error. */
 static int64_t choose_forgotten(struct vv_keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
     const struct vv_attempt *cut = keeping->options->cut;
@@ -227,7 +235,7 @@ static int64_t choose_forgotten(struct vv_keeping *keeping, struct vv_lease *lea
         int is_among_newest = kept < how_many(keeping);
         kept += worth == WORTH_A_PLACE;
         if (worth == WORTH_NOTHING || is_among_newest || (cut && !vv_attempt_is_newer(cut, &at)) ||
-            is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
+            is_spared(keeping, &at) || is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
         at.attempt = 0;
         keeping->list[chosen++] = at;
@@ -324,6 +332,10 @@ int vv_keep_forget(struct vv_keeping *keeping, struct varve_error *error) {
     int rc = forget_chosen(keeping, error);
     if (rc == 0)
         rc = vv_prune(keeping->store, keeping->name, &pruning, &result, error);
+    if (rc == 0 && keeping->options->freed) {
+        keeping->options->freed->objects += result.objects;
+        keeping->options->freed->bytes += result.bytes;
+    }
     if (rc == 0)
         vv_error_clear(error);
     return rc;

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -46,6 +45,9 @@ struct vv_lease {
     int is_running; /* the thread was started */
     int is_halfway; /* an advance failed: the claim above ours may be ours too */
     atomic_int fence;
+    pthread_mutex_t listener_lock; /* held while it is called */
+    void (*listener)(void *arg);
+    void *listener_arg;
     struct vv_lease *next_open;
 };
 
@@ -307,21 +309,40 @@ static void heartbeat_turn(struct vv_lease *lease) {
                lease->name, late / SECOND, lease->claim.dead_seconds);
 }
 
-static struct timespec next_turn(const struct vv_lease *lease) {
-    uint64_t at = vv_clock_ns() + lease->claim.beat_seconds * SECOND;
-    return (struct timespec){.tv_sec = (time_t)(at / SECOND), .tv_nsec = (long)(at % SECOND)};
+static uint64_t next_turn(const struct vv_lease *lease) {
+    return vv_clock_ns() + lease->claim.beat_seconds * SECOND;
+}
+
+static void call_listener(struct vv_lease *lease) {
+    pthread_mutex_lock(&lease->listener_lock);
+    if (lease->listener)
+        lease->listener(lease->listener_arg);
+    pthread_mutex_unlock(&lease->listener_lock);
+}
+
+void vv_lease_on_heartbeat(struct vv_lease *lease, void (*fn)(void *arg), void *arg) {
+    pthread_mutex_lock(&lease->listener_lock);
+    lease->listener = fn;
+    lease->listener_arg = arg;
+    pthread_mutex_unlock(&lease->listener_lock);
 }
 
 static void *heartbeat_main(void *arg) {
     struct vv_lease *lease = arg;
     pthread_mutex_lock(&lease->lock);
+    uint64_t until = next_turn(lease);
     while (!lease->is_stopping && !atomic_load(&lease->fence)) {
-        struct timespec until = next_turn(lease);
         int rc = 0;
         while (!lease->is_stopping && rc != ETIMEDOUT)
-            rc = pthread_cond_timedwait(&lease->wake, &lease->lock, &until);
-        if (!lease->is_stopping)
-            heartbeat_turn(lease);
+            rc = vv_cond_wait_until(&lease->wake, &lease->lock, until);
+        if (lease->is_stopping)
+            break;
+        heartbeat_turn(lease);
+        /* counted from here: a slow listener takes nothing of the time until others give up */
+        until = next_turn(lease);
+        pthread_mutex_unlock(&lease->lock);
+        call_listener(lease);
+        pthread_mutex_lock(&lease->lock);
     }
     pthread_mutex_unlock(&lease->lock);
     return NULL;
@@ -367,7 +388,6 @@ static void read_program(char *out, size_t capacity) {
 static int lease_create(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                         struct vv_lease **out, struct varve_error *error) {
     struct vv_lease *lease = vv_calloc(1, sizeof *lease);
-    pthread_condattr_t attributes;
     if (!lease)
         return vv_error_sys(error, -ENOMEM, "cannot claim %s", name);
     lease->store = store;
@@ -393,10 +413,8 @@ static int lease_create(struct vv_store *store, const char *name, const struct v
     }
     memcpy(lease->heartbeat.session_id, lease->claim.session_id, sizeof lease->heartbeat.session_id);
     pthread_mutex_init(&lease->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&lease->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&lease->listener_lock, NULL);
+    vv_cond_init(&lease->wake);
     *out = lease;
     return 0;
 }
@@ -427,9 +445,9 @@ static int look_again(const struct vv_lease *lease, struct unseen *unseen, uint3
     }
     if (now - unseen->since_ns > UNSEEN_SECONDS * SECOND)
         return vv_error(error, -ESTALE,
-                        "claim %u of %s exists, but cannot be looked at: either this host is shown an old state of the "
-                        "storage (wait a minute, see the mount options in docs/backends.md), or what lies in its claim "
-                        "folder under %08x is no claim, such as a link that leads nowhere: remove it then",
+                        "claim %u of %s cannot be looked at: this host sees an old state of the storage (wait a "
+                        "minute, see docs/backends.md on mount options), or claim/%08x is no claim, such as a dead "
+                        "link: remove it",
                         generation, lease->name, generation);
     vv_sleep_ms(UNSEEN_POLL_MS);
     vv_error_clear(error);
@@ -576,6 +594,7 @@ void vv_lease_abandon(struct vv_lease *lease) {
         stop_thread(lease);
         pthread_cond_destroy(&lease->wake);
         pthread_mutex_destroy(&lease->lock);
+        pthread_mutex_destroy(&lease->listener_lock);
         vv_free(lease);
     }
 }

@@ -45,6 +45,9 @@ int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, str
 /* VARVE_FENCED when another session's higher claim exists, or the own one is gone; from then on for ever. An error of
  * the storage fences nobody. */
 int vv_lease_check(struct vv_lease *lease, struct varve_error *error);
+/* From now on the heartbeat thread calls fn after each turn, without a lock that a commit needs; NULL: nobody any more,
+ * and no call is under way. */
+void vv_lease_on_heartbeat(struct vv_lease *lease, void (*fn)(void *arg), void *arg);
 /* Stop the heartbeat thread, write state "ended", free. Accepts NULL. */
 void vv_lease_release(struct vv_lease *lease);
 /* The same without writing anything: as if the process had died. For tests, and after fork. */

@@ -143,8 +143,8 @@ int vv_pin_unset(struct vv_store *store, const char *name, const struct vv_attem
     int rc = state == VV_PIN_HELD ? remove_pin(store, name, at, error) : state < 0 ? state : -ENOENT;
     if (rc != -ENOENT)
         return rc;
-    return vv_error(error, VARVE_NO_CHECKPOINT, "%s@%" PRIu64 " of generation %u is not pinned", name, at->version,
-                    at->generation);
+    return vv_error(error, VARVE_NO_CHECKPOINT, "%s@%" PRIu64 " of generation %u is not pinned: nothing was changed",
+                    name, at->version, at->generation);
 }
 
 int vv_pin_move(struct vv_store *store, const char *name, const struct vv_attempt *from, const struct vv_attempt *to,

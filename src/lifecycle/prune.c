@@ -11,7 +11,7 @@
  *      attempt is may be what another depends on;
  *   4. the waste goes;
  *   5. tombstones go whose version has no data left, if neither its own session nor an adopter can still be
- *      about to commit it; and pins of checkpoints that are gone.
+ *      about to commit it; and pins of checkpoints that are gone, and logs of old sessions.
  * A record that appears at step 3 begins everything again. */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/search.h"
+#include "lifecycle/job_log.h"
 #include "lifecycle/lifecycle.h"
 #include "lifecycle/pin.h"
 #include "store/pack_reader.h"
@@ -60,6 +61,12 @@ struct prune {
 
 static int out_of_memory(struct prune *prune) {
     return vv_error_sys(prune->error, -ENOMEM, "cannot prune %s", prune->name);
+}
+
+/* After each step: may it go on? */
+static int prune_step(struct prune *prune) {
+    int rc = vv_steps_did(prune->options->steps);
+    return rc < 0 ? vv_error_sys(prune->error, rc, "stopped") : 0;
 }
 
 static int fault(struct prune *prune, int rc) {
@@ -112,6 +119,7 @@ static int read_records(struct prune *prune) {
     int rc = prune->options->is_dry_run ? 0 : vv_records_refresh(prune->store, prune->name, prune->error);
     if (rc == 0)
         rc = vv_records_list(prune->store, prune->name, take_entry, prune, prune->error);
+    vv_steps_found(prune->options->steps, prune->entry_count);
     for (size_t i = 0; rc == 0 && i < prune->entry_count; i++) {
         struct entry entry = prune->entries[i];
         rc = read_entry(prune, &entry);
@@ -119,6 +127,7 @@ static int read_records(struct prune *prune) {
             prune->entries[left++] = entry;
         else if (rc == VARVE_NO_CHECKPOINT)
             rc = 0;
+        rc = rc ? rc : prune_step(prune);
     }
     if (rc < 0)
         return rc;
@@ -257,10 +266,12 @@ static int walk_version(struct prune *prune, struct vv_attempt at) {
 static int walk_generation(struct prune *prune, struct vv_attempt at) {
     struct vv_numbers versions;
     int rc = vv_data_list(prune->store, prune->name, &at, 1, &versions, prune->error);
+    vv_steps_found(prune->options->steps, versions.count);
     for (size_t i = 0; rc == 0 && i < versions.count; i++) {
         at.version = versions.list[i];
         if (at.version >> 63 == 0)
             rc = walk_version(prune, at);
+        rc = rc ? rc : prune_step(prune);
     }
     vv_numbers_clear(&versions);
     return rc;
@@ -419,11 +430,21 @@ static int close_versions(struct prune *prune) {
 
 /* ---- 4: removal ---- */
 
+/* Each object is a step. The attempts to come are taken to have as many as those before. */
+static void expect_waste(struct prune *prune, size_t removed, uint64_t began) {
+    struct vv_steps *steps = prune->options->steps;
+    if (steps)
+        vv_steps_left(steps, (removed ? (steps->done - began) / removed : 1) * (prune->waste.count - removed));
+}
+
 static int remove_waste(struct prune *prune) {
+    uint64_t began = prune->options->steps ? prune->options->steps->done : 0;
     int rc = fault(prune, VV_FAULT("store.prune.before_remove"));
-    for (size_t i = 0; rc == 0 && i < prune->waste.count; i++)
+    for (size_t i = 0; rc == 0 && i < prune->waste.count; i++) {
+        expect_waste(prune, i, began);
         rc = vv_attempt_remove(prune->store, prune->name, &prune->waste.list[i], 0, prune->options, prune->result,
                                prune->error);
+    }
     return rc;
 }
 
@@ -456,6 +477,24 @@ static int one_round(struct prune *prune) {
     return rc;
 }
 
+/* Logs of old sessions, or, when nothing else is left of a name that no session may have open, all of them. Not after
+ * each checkpoint: a session looks at them itself, once. */
+static int prune_logs(struct prune *prune) {
+    size_t kept = VV_JOB_LOGS_KEPT;
+    int has_more = prune->kept.count > 0;
+    if (prune->options->buried)
+        return 0;
+    for (size_t i = 0; i < prune->entry_count && !has_more; i++)
+        has_more = !prune->entries[i].is_tombstone;
+    if (!has_more) {
+        int rc = prune->highest ? look_at_life(prune, prune->highest) : 0;
+        if (rc < 0)
+            return rc;
+        kept = prune->highest && prune->is_live ? kept : 0;
+    }
+    return vv_job_logs_thin(prune->store, prune->name, kept, prune->options, prune->result, prune->error);
+}
+
 int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_options *options,
              struct vv_prune_result *out, struct varve_error *error) {
     struct vv_prune_result result = {0};
@@ -475,6 +514,8 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
         rc = vv_tombstones_prune(store, name, &prune.closed, options, &result, prune.error);
     if (rc == 0)
         rc = vv_pins_prune(store, name, options, &result, prune.error);
+    if (rc == 0)
+        rc = prune_logs(&prune);
     result.kept_attempts = prune.kept.count;
     vv_free(prune.entries);
     vv_attempts_clear(&prune.reached);

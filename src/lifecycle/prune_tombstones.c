@@ -49,10 +49,13 @@ static int is_grave(struct graves *graves, const struct vv_attempt *at) {
 
 static int find_graves(struct graves *graves, const struct vv_attempts *closed) {
     int rc = 0;
+    vv_steps_found(graves->options->steps, closed->count);
     for (size_t i = 0; rc >= 0 && i < closed->count; i++) {
         rc = is_grave(graves, &closed->list[i]);
         if (rc > 0 && (rc = vv_attempts_add(&graves->list, &closed->list[i])) < 0)
             vv_error_sys(graves->error, rc, "cannot prune %s", graves->name);
+        if (rc >= 0 && (rc = vv_steps_did(graves->options->steps)) < 0)
+            vv_error_sys(graves->error, rc, "stopped");
     }
     vv_attempts_sort(&graves->list);
     return rc < 0 ? rc : 0;

@@ -10,10 +10,12 @@
 
 int vv_region_flags_check(const char *name, unsigned flags, struct varve_error *error) {
     if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES | VARVE_NO_DEVICE_WRITES))
-        return vv_error(error, -EINVAL, "region %s: unknown flags %#x", name, flags);
+        return vv_error(error, -EINVAL, "region %s: unknown flags %#x; varve.h lists those that there are", name,
+                        flags);
     if ((flags & VARVE_DEVICE_WRITES) && (flags & VARVE_NO_DEVICE_WRITES))
         return vv_error(error, -EINVAL,
-                        "region %s: VARVE_DEVICE_WRITES and VARVE_NO_DEVICE_WRITES contradict each other", name);
+                        "region %s: VARVE_DEVICE_WRITES and VARVE_NO_DEVICE_WRITES contradict each other; give one",
+                        name);
     return 0;
 }
 

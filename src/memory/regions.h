@@ -21,12 +21,14 @@ struct vv_region {
     struct vv_watch *watch;   /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array;   /* what it holds; NULL: bytes */
     uint8_t distribution;     /* enum varve_distribution */
+    uint8_t is_heeded;        /* that is what was stored, until the restart ends that found it there */
     uint32_t fine;            /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
     struct vv_device *device; /* the engine's: it lies in a device's memory; NULL: it does not */
     int is_callback;
     struct varve_callbacks callbacks;
-    varve_memory_fn ask; /* tells where it is at each checkpoint; NULL: it stays where it is */
-    void *arg;           /* of the callbacks, or of ask */
+    varve_memory_fn ask;          /* tells where it is at each checkpoint; NULL: it stays where it is */
+    void *arg;                    /* of the callbacks, or of ask */
+    int (*resize)(uint64_t size); /* before a restart: it can have as many bytes as are stored. 0 or -ENOMEM; or NULL */
 };
 
 /* Memory that vv_regions_map made; it lives until it is unmapped or everything is cleared, protected or not. */

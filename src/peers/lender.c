@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -27,7 +28,7 @@
 
 #define PATIENCE_NS UINT64_C(5000000000)
 #define LOOK_NS 200000000                 /* between two looks at the clock */
-#define KEEP_NS UINT64_C(10000000)        /* for ranks that come late, when nobody else comes, either */
+#define KEEP_NS UINT64_C(40000000)        /* for ranks that come late, when nobody else comes, either */
 #define KEEP_SLOW_NS UINT64_C(2000000000) /* the same for ranks that ask for nothing meanwhile */
 #define KEEP_PART 3u                      /* of the time so far that may go by so, beside that */
 #define AT_REST UINT64_MAX
@@ -48,6 +49,12 @@ struct wish {
     const struct vv_loan_parts *parts; /* NULL: all of it */
 };
 
+/* A thread that was refused a slot. */
+struct waiter {
+    struct waiter *next;
+    size_t turn;
+};
+
 enum found {
     FOUND_NO_SLOT,
     FOUND_NEW,   /* it was not there, and is for the caller to fill */
@@ -62,19 +69,19 @@ struct slot {
     uint32_t has_memory;    /* only whoever loads it asks for some */
     uint32_t loader;        /* local number of the rank that fills it */
     uint32_t lead;          /* where the block begins; or how many bytes there are */
-    uint32_t takers;        /* how often it was borrowed: once by each rank, as a rule */
+    uint32_t takers;        /* how many ranks have borrowed it */
     uint64_t used;          /* the turn of its last use */
 };
 
 /* At the beginning of the shared memory, which begins as zeros. */
 struct shared {
     _Atomic uint32_t lock; /* 0 free; else 1 + the local number of who has it, and WAITED */
-    uint64_t turn;
-    uint64_t begin_ns;    /* when one was borrowed first */
-    uint64_t refused_ns;  /* since when none is to be had, as the free ones are kept; 0: some are */
-    uint64_t waited_ns;   /* how long kept slots were kept in vain */
-    _Atomic int is_short; /* the node has no memory for more slots */
-    uint32_t late;        /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
+    _Atomic uint64_t turn; /* how often a slot was borrowed */
+    uint64_t begin_ns;     /* when one was borrowed first */
+    uint64_t refused_ns;   /* since when none is to be had, as the free ones are kept; 0: some are */
+    uint64_t waited_ns;    /* how long kept slots were kept in vain */
+    _Atomic int is_short;  /* the node has no memory for more slots */
+    uint32_t late;         /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
     struct slot slots[];
 };
 
@@ -83,17 +90,23 @@ struct vv_lender {
     struct shared *shared;
     _Atomic uint64_t *asked_ns; /* shared, too: when each rank last asked for a slot; or AT_REST */
     uint64_t *granules;         /* shared, too: which of a slot's are there, or will be; `words` for each */
+    uint64_t *takers;           /* shared, too: which ranks have borrowed it; `rank_words` for each slot */
     uint8_t *data;
     uint32_t slots;
-    uint32_t words;
+    uint32_t words, rank_words;
     uint32_t slot_size;
     uint32_t block_size; /* of the largest that is lent */
     uint32_t ranks;      /* of this node */
     uint32_t local;      /* this one's number among them */
+    double share;        /* of what this one reads, that each of them reads at least */
+    double part;         /* of all ranks, that are on this node */
     _Atomic int is_broken;
     struct varve_backend *backend;
     struct vv_read_costs *costs;
-    struct vv_lender *tables; /* for what is not blocks; in the same memory */
+    struct vv_lender *tables;   /* for what is not blocks; in the same memory */
+    pthread_mutex_t queue_lock; /* of the threads of this rank; held for a moment */
+    pthread_cond_t queue_moved; /* another thread is the first */
+    struct waiter *queue;       /* the threads that wait for a slot, the one whose turn it is first */
 };
 
 /* ---- waiting ---- */
@@ -167,21 +180,24 @@ static int is_kept(const struct vv_lender *lender, const struct slot *slot) {
     return slot->takers + lender->shared->late < lender->ranks && !vv_hash128_is_zero(slot->id);
 }
 
+static int is_used_up(const struct vv_lender *lender, const struct slot *slot) {
+    return slot->takers >= lender->ranks;
+}
+
 /* One that nobody uses: at best one that all ranks have used, so that only as much memory is touched as ranks are
- * apart; else the one used longest ago. NULL: there is none. */
+ * apart; among these, and among the others, the one used longest ago. NULL: there is none. */
 static struct slot *idle_slot(const struct vv_lender *lender, int may_be_kept) {
-    struct slot *oldest = NULL;
+    struct slot *best = NULL;
     for (uint32_t i = 0; i < lender->slots; i++) {
         struct slot *slot = &lender->shared->slots[i];
         if (slot->users > 0 || (!may_be_kept && is_kept(lender, slot)) ||
             (!slot->has_memory && lender->shared->is_short))
             continue;
-        if (slot->takers >= lender->ranks)
-            return slot;
-        if (!oldest || slot->used < oldest->used)
-            oldest = slot;
+        int is_better = best ? is_used_up(lender, slot) - is_used_up(lender, best) : 1;
+        if (is_better > 0 || (is_better == 0 && slot->used < best->used))
+            best = slot;
     }
-    return oldest;
+    return best;
 }
 
 /* Is there a rank that may still come, but has not asked for anything since then? */
@@ -228,6 +244,10 @@ static uint64_t *granules_of(const struct vv_lender *lender, const struct slot *
     return lender->granules + (size_t)(slot - lender->shared->slots) * lender->words;
 }
 
+static uint64_t *takers_of(const struct vv_lender *lender, const struct slot *slot) {
+    return lender->takers + (size_t)(slot - lender->shared->slots) * lender->rank_words;
+}
+
 static void give_back(void *arg, const struct vv_loan *loan) {
     const struct vv_lender *lender = arg;
     lender->shared->slots[loan->slot].users--;
@@ -254,6 +274,7 @@ static void begin_slot(const struct vv_lender *lender, struct slot *slot, const 
     uint64_t *there = granules_of(lender, slot);
     slot->id = wish->id;
     slot->takers = 0;
+    memset(takers_of(lender, slot), 0, lender->rank_words * sizeof(uint64_t));
     slot->loader = lender->local;
     atomic_store(&slot->state, SLOT_LOADING);
     for (size_t i = 0; i < lender->words; i++)
@@ -262,7 +283,9 @@ static void begin_slot(const struct vv_lender *lender, struct slot *slot, const 
 
 static void use_slot(const struct vv_lender *lender, struct slot *slot, uint64_t now_ns) {
     struct shared *shared = lender->shared;
-    slot->takers++;
+    uint64_t *word = takers_of(lender, slot) + lender->local / 64, bit = UINT64_C(1) << lender->local % 64;
+    slot->takers += !(*word & bit); /* who cannot take all of it at once comes again */
+    *word |= bit;
     slot->used = ++shared->turn;
     shared->refused_ns = 0;
     shared->begin_ns = shared->begin_ns ? shared->begin_ns : now_ns;
@@ -270,8 +293,8 @@ static void use_slot(const struct vv_lender *lender, struct slot *slot, uint64_t
         shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;
 }
 
-/* The slot of this block, borrowed; or NULL. */
-static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, enum found *found) {
+/* The slot of this block, borrowed; or NULL. may_begin: also a slot in which it is not yet. */
+static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, int may_begin, enum found *found) {
     *found = FOUND_NO_SLOT;
     if (!lock(lender)) {
         lender->asked_ns[lender->local] = AT_REST; /* it borrows nothing any more */
@@ -287,7 +310,7 @@ static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, en
     }
     if (slot)
         *found = has_parts(lender, slot, wish->parts) ? FOUND_THERE : FOUND_OTHER;
-    else if ((slot = free_slot(lender, now))) {
+    else if (may_begin && (slot = free_slot(lender, now))) {
         begin_slot(lender, slot, wish);
         *found = FOUND_NEW;
     }
@@ -306,17 +329,70 @@ static int may_come(const struct vv_lender *lender) {
     return !lender->is_broken && !lender->shared->is_short;
 }
 
-/* The same as borrow, with some patience. */
-static struct slot *borrow_at_last(struct vv_lender *lender, const struct wish *wish, enum found *found) {
-    struct timespec pause = {.tv_nsec = PAUSE_NS};
-    uint64_t end = vv_clock_ns() + PATIENCE_NS;
-    struct slot *slot;
-    while (!(slot = borrow(lender, wish, found)) && *found == FOUND_NO_SLOT && may_come(lender)) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec < PAUSE_MOST_NS ? pause.tv_nsec * 2 : PAUSE_MOST_NS;
-        if (vv_clock_ns() > end)
-            lender->is_broken = 1; /* slots were left behind: the next one shall not take as long */
+static void join_queue(struct vv_lender *lender, struct waiter *waiter) {
+    struct waiter **at = &lender->queue;
+    pthread_mutex_lock(&lender->queue_lock);
+    while (*at && (*at)->turn <= waiter->turn)
+        at = &(*at)->next;
+    waiter->next = *at;
+    *at = waiter;
+    pthread_mutex_unlock(&lender->queue_lock);
+}
+
+static void leave_queue(struct vv_lender *lender, const struct waiter *waiter) {
+    struct waiter **at = &lender->queue;
+    pthread_mutex_lock(&lender->queue_lock);
+    while (*at != waiter)
+        at = &(*at)->next;
+    *at = waiter->next;
+    pthread_cond_broadcast(&lender->queue_moved);
+    pthread_mutex_unlock(&lender->queue_lock);
+}
+
+/* Until it may be worth looking again: slots are freed by other ranks, too, which tell nobody. was_first: when this
+ * thread last looked. */
+static void pause_in_queue(struct vv_lender *lender, const struct waiter *waiter, int was_first, uint64_t pause_ns) {
+    uint64_t until = vv_clock_ns() + pause_ns;
+    pthread_mutex_lock(&lender->queue_lock);
+    if (was_first || lender->queue != waiter)
+        vv_cond_wait_until(&lender->queue_moved, &lender->queue_lock, until);
+    pthread_mutex_unlock(&lender->queue_lock);
+}
+
+static int is_first(struct vv_lender *lender, const struct waiter *waiter) {
+    pthread_mutex_lock(&lender->queue_lock);
+    int is_first = lender->queue == waiter;
+    pthread_mutex_unlock(&lender->queue_lock);
+    return is_first;
+}
+
+/* The same as borrow, with some patience. The threads of a rank get free slots in the order of what they read: if later
+ * blocks took them all, this rank and others would each wait for blocks that the others have passed by. Patience ends
+ * when it is this one's turn and no rank of the node has got a slot for long: they were left behind. Then the next one
+ * shall not take as long. */
+static struct slot *borrow_at_last(struct vv_lender *lender, const struct wish *wish, size_t turn, enum found *found) {
+    struct waiter waiter = {.turn = turn};
+    uint64_t end = vv_clock_ns() + PATIENCE_NS, seen = 0, pause_ns = PAUSE_NS;
+    struct slot *slot = NULL;
+    int may_begin = 0;
+    join_queue(lender, &waiter);
+    for (;;) {
+        int was_first = may_begin;
+        may_begin = is_first(lender, &waiter);
+        pause_ns = may_begin != was_first ? PAUSE_NS : pause_ns; /* it holds up the others now */
+        uint64_t borrowed = atomic_load(&lender->shared->turn), now = vv_clock_ns();
+        slot = borrow(lender, wish, may_begin, found);
+        if (slot || *found != FOUND_NO_SLOT || !may_come(lender))
+            break;
+        if (!may_begin || borrowed != seen)
+            end = now + PATIENCE_NS;
+        seen = borrowed;
+        pause_in_queue(lender, &waiter, may_begin, pause_ns);
+        pause_ns = pause_ns < PAUSE_MOST_NS ? pause_ns * 2 : PAUSE_MOST_NS;
+        if (now > end)
+            lender->is_broken = 1;
     }
+    leave_queue(lender, &waiter);
     return slot;
 }
 
@@ -348,15 +424,15 @@ static int has_memory(struct vv_lender *lender, struct vv_loan *loan) {
 }
 
 static enum vv_loan_state take(void *arg, const char *key, const struct vv_block *block,
-                               const struct vv_loan_parts *parts, int is_last, struct vv_loan *out) {
+                               const struct vv_loan_parts *parts, size_t turn, struct vv_loan *out) {
     struct vv_lender *lender = arg;
     enum found found;
     if (block->raw > lender->block_size)
         return VV_LOAN_NONE;
     struct wish wish = {.id = vv_block_cache_id(key, block), .parts = parts};
-    struct slot *slot = (is_last ? borrow_at_last : borrow)(lender, &wish, &found);
+    struct slot *slot = turn ? borrow_at_last(lender, &wish, turn, &found) : borrow(lender, &wish, 1, &found);
     if (!slot)
-        return found == FOUND_OTHER || is_last || !may_come(lender) ? VV_LOAN_NONE : VV_LOAN_LATER;
+        return found == FOUND_OTHER || turn || !may_come(lender) ? VV_LOAN_NONE : VV_LOAN_LATER;
     out->slot = (uint32_t)(slot - lender->shared->slots);
     out->data = data_of(lender, out->slot);
     if (found == FOUND_NEW)
@@ -397,7 +473,7 @@ static int64_t get(void *arg, const char *key, uint64_t offset, void *data, size
     struct vv_lender *lender = ((struct vv_lender *)arg)->tables;
     enum found found;
     struct wish wish = {.id = bytes_id(key, offset, size)};
-    struct slot *slot = size <= lender->block_size ? borrow(lender, &wish, &found) : NULL;
+    struct slot *slot = size <= lender->block_size ? borrow(lender, &wish, 1, &found) : NULL;
     if (!slot)
         return vv_backend_get(lender->backend, key, offset, data, size);
     struct vv_loan loan = {.slot = (uint32_t)(slot - lender->shared->slots)};
@@ -416,7 +492,14 @@ static int64_t get(void *arg, const char *key, uint64_t offset, void *data, size
     return is_new || got >= 0 ? got : vv_backend_get(lender->backend, key, offset, data, size);
 }
 
-const struct vv_lend_ops vv_lender_ops = {.take = take, .filled = filled, .give_back = give_back, .get = get};
+static double wanted(const void *arg, double most) {
+    const struct vv_lender *lender = arg;
+    double by_share = 1 + (lender->ranks - 1) * lender->share, here = most * lender->part;
+    return here < 1 ? 1 : here < by_share ? here : by_share;
+}
+
+const struct vv_lend_ops vv_lender_ops = {
+    .take = take, .filled = filled, .give_back = give_back, .wanted = wanted, .get = get};
 
 /* ---- beginning and end ---- */
 
@@ -427,16 +510,18 @@ static uint64_t slot_bytes(uint32_t size) {
 /* `slots` slots for blocks of so many bytes each. */
 struct layout {
     uint64_t slots;
-    uint32_t size, words;           /* of a block, and for its granules */
-    uint64_t asked, granules, head; /* where these begin, and all that comes before the data, in bytes */
+    uint32_t size, words, rank_words;       /* of a block, for its granules, and for the ranks that borrow it */
+    uint64_t asked, granules, takers, head; /* where these begin, and all that comes before the data, in bytes */
 };
 
 static struct layout lay_out(uint64_t slots, uint32_t size, uint32_t ranks) {
     struct layout layout = {.slots = slots, .size = size};
     layout.words = (uint32_t)(vv_granules(size) + VV_LEND_WORD - 1) / VV_LEND_WORD;
     layout.asked = sizeof(struct shared) + slots * sizeof(struct slot);
+    layout.rank_words = (ranks + 63) / 64;
     layout.granules = layout.asked + ranks * sizeof(uint64_t);
-    layout.head = (layout.granules + slots * layout.words * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+    layout.takers = layout.granules + slots * layout.words * sizeof(uint64_t);
+    layout.head = (layout.takers + slots * layout.rank_words * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
     return layout;
 }
 
@@ -448,6 +533,8 @@ static void init(struct vv_lender *lender, const struct layout *layout, uint8_t 
     lender->shared = (struct shared *)(void *)head;
     lender->asked_ns = (_Atomic uint64_t *)(void *)(head + layout->asked);
     lender->granules = (uint64_t *)(void *)(head + layout->granules);
+    lender->takers = (uint64_t *)(void *)(head + layout->takers);
+    lender->rank_words = layout->rank_words;
     lender->data = data;
     lender->slots = (uint32_t)layout->slots;
     lender->words = layout->words;
@@ -482,10 +569,19 @@ int vv_lender_open(struct varve_comm *comm, const struct vv_lender_options *opti
         return rc;
     }
     uint8_t *begin = vv_node_memory_at(memory);
-    lender[0] = lender[1] = (struct vv_lender){
-        .memory = memory, .ranks = ranks, .local = comm->local, .backend = options->backend, .costs = options->costs};
+    lender[0] = lender[1] = (struct vv_lender){.memory = memory,
+                                               .ranks = ranks,
+                                               .local = comm->local,
+                                               .share = options->share,
+                                               .part = (double)ranks / comm->ranks,
+                                               .backend = options->backend,
+                                               .costs = options->costs};
     init(&lender[0], &blocks, begin, begin + heads);
     init(&lender[1], &tables, begin + blocks.head, begin + heads + data_bytes(&blocks));
+    for (int i = 0; i < 2; i++) {
+        pthread_mutex_init(&lender[i].queue_lock, NULL);
+        vv_cond_init(&lender[i].queue_moved);
+    }
     lender->tables = &lender[1];
     *out = lender;
     return 0;
@@ -500,5 +596,9 @@ void vv_lender_close(struct vv_lender *lender) {
     if (!lender)
         return;
     vv_node_memory_close(lender->memory);
+    for (int i = 0; i < 2; i++) {
+        pthread_cond_destroy(&lender[i].queue_moved);
+        pthread_mutex_destroy(&lender[i].queue_lock);
+    }
     vv_free(lender);
 }

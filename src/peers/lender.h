@@ -12,6 +12,7 @@ struct vv_read_costs;
 struct vv_lender_options {
     uint32_t block_size; /* larger blocks are not lent */
     uint64_t budget;     /* bytes of a node, unless that is for too few blocks, or more than is of use */
+    double share;        /* what the rank that reads least reads, of what this one does: 0 to 1 */
     struct varve_backend *backend;
     struct vv_read_costs *costs;
 };

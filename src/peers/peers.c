@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "peers/lender.h"
@@ -55,11 +54,10 @@ static void *run_work(void *arg) {
 /* With the lock: until there is something to do, or the pause is over. */
 static void wait_for_news(struct vv_peers *peers, uint64_t pause_ns) {
     uint64_t until = vv_clock_ns() + pause_ns;
-    struct timespec deadline = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
     int rc = 0;
     int was_done = peers->is_done;
     while (rc == 0 && pause_ns && peers->waiting.size == 0 && !peers->call && peers->is_done == was_done)
-        rc = pthread_cond_timedwait(&peers->is_asked, &peers->lock, &deadline);
+        rc = vv_cond_wait_until(&peers->is_asked, &peers->lock, until);
 }
 
 /* With the lock, which it gives away meanwhile. */
@@ -237,13 +235,9 @@ int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varv
 /* ---- beginning and end ---- */
 
 static void init_threads(struct vv_peers *peers) {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&peers->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&peers->is_asked, &attributes);
+    vv_cond_init(&peers->is_asked);
     pthread_cond_init(&peers->is_answered, NULL);
-    pthread_condattr_destroy(&attributes);
 }
 
 static int open_parts(struct vv_peers *peers, const struct vv_peers_options *options) {
@@ -261,6 +255,7 @@ static int open_parts(struct vv_peers *peers, const struct vv_peers_options *opt
 static void take_options(struct vv_peers *peers, const struct vv_peers_options *options) {
     peers->comm = options->comm;
     peers->own = options->store;
+    peers->lent_most = options->window / 4;
     peers->name = options->name;
     peers->is_leader = options->is_leader;
     peers->backend.ops = &vv_peers_backend_ops;
@@ -327,7 +322,7 @@ uint64_t vv_peers_decoded(const struct vv_peers *peers) {
 }
 
 /* Memory that the ranks of a node share, where it is to be had: a share of what the one with least reads. */
-void vv_peers_lend(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_size) {
+void vv_peers_lend(struct vv_peers *peers, uint64_t bytes, uint64_t least_bytes, uint32_t block_size) {
     struct varve_comm *comm = peers->comm;
     struct varve_error why = {0};
     struct vv_lender_options options = {
@@ -336,12 +331,16 @@ void vv_peers_lend(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_
         !comm->ops->node_size)
         return;
     peers->has_lent = 1;
+    options.share = bytes > least_bytes ? (double)least_bytes / (double)bytes : 1;
     options.budget = least_bytes / LENT_SHARE * comm->ops->node_size(comm, comm->node);
+    if (options.budget > peers->lent_most)
+        options.budget = peers->lent_most;
     if (vv_lender_open(comm, &options, &peers->lender, &why) == 0) {
         peers->store.lend = &vv_lender_ops;
         peers->store.lend_arg = peers->lender;
     } else
-        vv_log(peers->own->log, VV_LOG_DEBUG, "blocks are not shared on a node: %s", why.text);
+        vv_log(peers->own->log, VV_LOG_INFO, "blocks are not shared on a node, so each rank reads for itself: %s",
+               why.text);
 }
 
 int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs *needs, struct varve_error *error) {
@@ -350,7 +349,7 @@ int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs 
     if (rc || peers->mode != VV_PEERS_SHARED)
         return rc;
     if (!least[1])
-        vv_peers_lend(peers, least[2], (uint32_t)least[3]);
+        vv_peers_lend(peers, needs->bytes, least[2], (uint32_t)least[3]);
     if (least[0] || (peers->lender && peers->comm->nodes == 1))
         peers->mode = VV_PEERS_DIRECT;
     peers->is_alone = 0;

@@ -62,9 +62,10 @@ struct vv_peers_needs {
  * is needed (vv_peers_work). If it is not 0 on all ranks, nothing changes. Collective; agrees on the code. */
 int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs *needs, struct varve_error *error);
 
-/* Shared storage: from now on, not only from vv_peers_need on, ranks of a node lend each other what they read. Both
- * values are the least of all ranks. Collective; where it cannot be, each rank reads for itself. */
-void vv_peers_lend(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_size);
+/* Shared storage: from now on, not only from vv_peers_need on, ranks of a node lend each other what they read. bytes:
+ * that this rank will read; the others are the least of all ranks. Collective; where it cannot be, each rank reads for
+ * itself. */
+void vv_peers_lend(struct vv_peers *peers, uint64_t bytes, uint64_t least_bytes, uint32_t block_size);
 
 /* What this rank does outside vv_peers_run is done: nobody on its node keeps anything for it. */
 void vv_peers_rest(struct vv_peers *peers);

@@ -175,6 +175,8 @@ static uint32_t nth_holder(const struct vv_peers *peers, const struct vv_holders
 static int64_t search_bytes(struct vv_peers *peers, const struct vv_key *key, const char *text, uint64_t offset,
                             void *data, size_t size) {
     struct vv_holders holders;
+    if (!peers->is_running) /* nobody answers */
+        return -ENOENT;
     int64_t got = find_holders(peers, key, &holders);
     if (got < 0)
         return got;
@@ -207,6 +209,8 @@ static int64_t peers_get(struct varve_backend *backend, const char *text, uint64
 
 static int search_size(struct vv_peers *peers, const struct vv_key *key, const char *text, uint64_t *out) {
     struct vv_holders holders;
+    if (!peers->is_running)
+        return -ENOENT;
     int rc = find_holders(peers, key, &holders);
     if (rc < 0)
         return rc;

@@ -111,6 +111,7 @@ struct vv_peers {
     struct vv_block_cache *wholes;
     struct vv_lender *lender; /* or NULL */
     int has_lent;             /* it was tried to have one */
+    uint64_t lent_most;       /* bytes of a node that it may take */
     struct vv_buf spreads;    /* struct vv_shared_pack */
     struct vv_pool *readers;
     size_t window; /* bytes that this rank asks for, and answers with, in one round */

@@ -17,6 +17,29 @@ static struct {
 static unsigned kept_count;
 static size_t kept_bytes;
 
+/* Where the process has as many mappings as the kernel allows (vm.max_map_count), none may be cut in two. Then the
+ * pages are emptied and wait, each with the next one in its begin. */
+static struct waiting {
+    struct waiting *next;
+    size_t bytes;
+} * waiting;
+
+static void unmap(void *ptr, size_t bytes) {
+    if (munmap(ptr, bytes) != 0) {
+        struct waiting *more = ptr;
+        madvise(ptr, bytes, MADV_DONTNEED);
+        *more = (struct waiting){waiting, bytes};
+        waiting = more;
+        return;
+    }
+    while (waiting) { /* there is room for some now */
+        struct waiting *next = waiting->next;
+        if (munmap(waiting, waiting->bytes) != 0)
+            return;
+        waiting = next;
+    }
+}
+
 static void *take_kept(size_t bytes, size_t alignment, uint32_t site) {
     for (unsigned i = kept_count; i-- > 0;) {
         void *ptr = kept[i].ptr;
@@ -59,11 +82,11 @@ void *pages_take(size_t bytes, size_t alignment, uint32_t site, int *is_used) {
 /* The oldest make room. */
 void pages_give(void *ptr, size_t bytes, uint32_t site) {
     if (bytes > KEPT_BYTES / 4) {
-        munmap(ptr, bytes);
+        unmap(ptr, bytes);
         return;
     }
     while (kept_count == KEPT_MOST || bytes > KEPT_BYTES - kept_bytes) {
-        munmap(kept[0].ptr, kept[0].bytes);
+        unmap(kept[0].ptr, kept[0].bytes);
         kept_bytes -= kept[0].bytes;
         memmove(kept, kept + 1, --kept_count * sizeof *kept);
     }
@@ -79,7 +102,7 @@ static void *copy_pages(void *ptr, size_t bytes, size_t wanted) {
     if (!copy)
         return NULL;
     memcpy(copy, ptr, bytes < wanted ? bytes : wanted);
-    munmap(ptr, bytes);
+    unmap(ptr, bytes);
     return copy;
 }
 

@@ -3,6 +3,7 @@
 #ifndef VV_PRELOAD_PRIVATE_H
 #define VV_PRELOAD_PRIVATE_H
 
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,18 @@ void site_find(struct site *out);
 /* At the start, before there are threads. Names of objects, with colons between: those that hold the program's data,
  * and those that do not. NULL: none. The texts must live on. */
 void site_configure(const char *include, const char *exclude);
+/* The owner of what code at this address allocates; *out is set as by site_find only where it is not plain. */
+enum site_owner site_owner(void *caller, struct site *out);
+/* Does the object of this path belong to the program? Its name without folders in any case. */
+int site_is_program(const char *path, char *name_out, size_t capacity);
+/* Of an object's name without folders: does what it allocates belong to its caller? */
+int site_is_passed(const char *name);
+/* Has nobody said whether it holds data of the program? */
+int site_is_unsaid(const char *name);
+/* Are threads that code at this address makes the program's? Those of OpenMP are. */
+int site_makes_threads(void *caller);
+/* NULL: it has none. */
+const uint8_t *site_build_id(const struct dl_phdr_info *info, size_t *size_out);
 
 /* ---- blocks.c: the large allocations that are live. The caller has the lock. ---- */
 
@@ -65,5 +78,55 @@ void *pages_take(size_t bytes, size_t alignment, uint32_t site, int *is_used);
 void pages_give(void *ptr, size_t bytes, uint32_t site);
 /* Larger or smaller, perhaps elsewhere; NULL: no memory, and it is as it was. */
 void *pages_resize(void *ptr, size_t bytes, size_t wanted);
+
+/* ---- arena.c: the heap of address-true mode. The caller has the lock. ---- */
+
+#define ARENA_BASE ((uintptr_t)1 << 44) /* far from programs, the kernel's choices and stacks */
+#define ARENA_MOST ((size_t)256 << 30)
+
+/* 0, or -1: its addresses are taken, or there is no memory. */
+int arena_reserve(void);
+int arena_commit(size_t bytes);
+void *arena_memory(size_t *bytes_out);
+/* What lies behind reads as zeros from now on. */
+void arena_drop(size_t from);
+/* For each free: inline. */
+static inline int arena_has(const void *ptr) {
+    return (uintptr_t)ptr - ARENA_BASE < ARENA_MOST;
+}
+/* Zeroed; NULL: no memory. */
+void *arena_take(size_t size, size_t alignment);
+void arena_give(void *ptr);
+size_t arena_size(void *ptr);
+/* Where it is: 1, or 0 if it does not fit or would waste too much. */
+int arena_resize(void *ptr, size_t size);
+
+/* ---- fixed.c: address-true mode ---- */
+
+typedef int (*preload_fn)(void *arg, const char *name, void *ptr, size_t size, const char *why);
+
+enum { FIXED_UNKNOWN, FIXED_OFF, FIXED_ON };
+extern int fixed_state __attribute__((visibility("hidden")));
+void fixed_decide(void);
+/* Shall what code at this address allocates come from the arena? */
+int fixed_is_ours(void *caller);
+/* The memory that comes back, and the objects of the process. */
+int fixed_each(preload_fn fn, void *arg);
+/* One thread of the program more (1) or less (-1). */
+void fixed_thread(int change);
+
+/* ---- unopened.c: programs that open no session ---- */
+
+/* At the start, before the program may change its environment. */
+void unopened_start(void);
+/* It has opened one, or tried to. */
+void unopened_session(void);
+
+/* ---- allocator.c ---- */
+
+/* Once, when there is an environment. */
+void preload_configure(void);
+/* Does not return. */
+void preload_refuse(const char *why, const char *object);
 
 #endif

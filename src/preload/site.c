@@ -16,17 +16,27 @@
 /* Libraries whose frames are passed over: the caller of `new` is the owner. */
 static const char *const passed[] = {"libstdc++.so", "libc++.so", "libc++abi.so"};
 
-/* Libraries that allocate for themselves: the state of one process, which must not come back in another. */
+/* Libraries that allocate for themselves: the state of one process, which must not come back in another. A name is that
+ * of the file as far as its version, so that libmpimodel.so of a program is none of them; what is opened as a module
+ * has a beginning that nobody else uses. */
 static const char *const runtimes[] = {
-    "libc.so",       "ld-linux",       "libm.so",      "libpthread.so", "libgfortran.so", "libgomp.so",
-    "libomp.so",     "libquadmath.so", "libgcc_s.so",  "libvarve",      "libzstd.so",     "liblz4.so",
-    "libxxhash.so",  "libz.so",        "libfpzip.so",  "libzfp.so",     "libcrypto.so",   "libssl.so",
-    "libmpi",        "libmpich",       "libopen-",     "libpmix",       "libprrte",       "mca_",
-    "libmca_",       "libucp.so",      "libucs.so",    "libuct.so",     "libucm.so",      "libuct_",
-    "libucx_",       "libfabric.so",   "libpsm",       "libibverbs.so", "librdmacm.so",   "libhwloc.so",
-    "libevent",      "libOpenCL.so",   "libpocl",      "libLLVM",       "linux-vdso.so",  "libcurl",
-    "libnghttp2.so", "libgnutls.so",   "libnettle.so", "libhogweed.so", "libgssapi",      "libssh2.so",
-    "libpsl.so",     "libidn2.so",     "librtmp.so",   "libbrotli"};
+    "libc.so", "ld-linux", "libm.so", "libmvec.so", "libpthread.so", "linux-vdso.so", "libgcc_s.so",
+    /* of compilers */
+    "libgfortran.so", "libquadmath.so", "libgomp.so", "libomp.so",
+    /* of Varve, and what it uses */
+    "libvarve.so", "libvarve_", "libzstd.so", "liblz4.so", "libxxhash.so", "libz.so", "libfpzip.so", "libzfp.so",
+    "libcrypto.so", "libssl.so", "libcurl.so", "libcurl-gnutls.so", "libnghttp2.so", "libgnutls.so", "libnettle.so",
+    "libhogweed.so", "libgssapi.so", "libgssapi_krb5.so", "libssh2.so", "libpsl.so", "libidn2.so", "librtmp.so",
+    "libbrotlicommon.so", "libbrotlidec.so", "libbrotlienc.so",
+    /* of MPI */
+    "libmpi.so", "libmpi_cxx.so", "libmpi_mpifh.so", "libmpi_usempi", "libmpifort.so", "libmpicxx.so", "libmpich.so",
+    "libmpichfort.so", "libmpichcxx.so", "libmpichf90.so", "libopen-rte.so", "libopen-pal.so", "libopen-orted-mpir.so",
+    "libpmix.so", "libprrte.so", "libmca_common_", "mca_", "libucp.so", "libucs.so", "libuct.so", "libucm.so",
+    "libuct_", "libucx_", "libfabric.so", "libpsm2.so", "libpsm_infinipath.so", "libibverbs.so", "librdmacm.so",
+    "libhwloc.so", "hwloc_", "libevent-2", "libevent.so", "libevent_core-2", "libevent_core.so", "libevent_pthreads-2",
+    "libevent_pthreads.so",
+    /* of devices */
+    "libOpenCL.so", "libpocl.so", "libpocl-", "libLLVM-", "libLLVM.so"};
 
 static const char *includes, *excludes;
 
@@ -68,15 +78,25 @@ static int is_listed(const char *name, const char *const *list, size_t count) {
     return 0;
 }
 
-/* Is it one of these names, or does it begin with one? */
-static int is_named(const char *name, const char *list) {
+/* How much of it is the longest of these names that it begins with? 0: none. */
+static size_t named_by(const char *name, const char *list) {
+    size_t most = 0;
     while (list && *list) {
         size_t size = strcspn(list, ":");
-        if (size > 0 && strncmp(name, list, size) == 0)
-            return 1;
+        if (size > most && strncmp(name, list, size) == 0)
+            most = size;
         list += size + (list[size] == ':');
     }
-    return 0;
+    return most;
+}
+
+/* The longer name says more. */
+static int is_included(const char *name) {
+    return named_by(name, includes) > named_by(name, excludes);
+}
+
+static int is_excluded(const char *name) {
+    return named_by(name, excludes) > 0 && !is_included(name);
 }
 
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size) {
@@ -123,6 +143,17 @@ static const uint8_t *find_build_id(const struct dl_find_object *object, size_t 
     return NULL;
 }
 
+const uint8_t *site_build_id(const struct dl_phdr_info *info, size_t *size_out) {
+    const uint8_t *id = NULL;
+    for (unsigned i = 0; i < info->dlpi_phnum && !id; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        const char *note = (const char *)(uintptr_t)(info->dlpi_addr + part->p_vaddr);
+        if (part->p_type == PT_NOTE)
+            id = find_note(note, note + part->p_memsz, size_out);
+    }
+    return id;
+}
+
 /* ---- the stack ---- */
 
 struct walk {
@@ -133,11 +164,28 @@ struct walk {
 };
 
 static enum site_owner owner_of(const struct dl_find_object *object, const char *name) {
-    if (is_named(name, excludes))
+    if (is_excluded(name))
         return OWNER_RUNTIME;
-    if (!object->dlfo_link_map || !object->dlfo_link_map->l_name[0] || is_named(name, includes))
+    if (!object->dlfo_link_map || !object->dlfo_link_map->l_name[0] || is_included(name))
         return OWNER_PROGRAM;
     return is_listed(name, runtimes, sizeof runtimes / sizeof *runtimes) ? OWNER_RUNTIME : OWNER_UNKNOWN;
+}
+
+int site_is_program(const char *path, char *name_out, size_t capacity) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (!program[0])
+        find_program_name();
+    snprintf(name_out, capacity, "%s", name[0] ? name : program);
+    return !path[0] || is_included(name);
+}
+
+int site_is_passed(const char *name) {
+    return is_listed(name, passed, sizeof passed / sizeof *passed);
+}
+
+int site_is_unsaid(const char *name) {
+    return !is_included(name) && !is_excluded(name) && !site_is_passed(name) &&
+           !is_listed(name, runtimes, sizeof runtimes / sizeof *runtimes);
 }
 
 static void set_owner(struct walk *walk, enum site_owner owner, const char *name, uintptr_t offset) {
@@ -162,7 +210,7 @@ static int find_owner(struct walk *walk, const struct dl_find_object *object, ui
     const char *name = name_of(object->dlfo_link_map);
     if (walk->has_owner)
         find_caller(walk, object, name, offset);
-    if (walk->has_owner || is_listed(name, passed, sizeof passed / sizeof *passed))
+    if (walk->has_owner || site_is_passed(name))
         return 0;
     set_owner(walk, owner_of(object, name), name, offset);
     return 1;
@@ -204,4 +252,35 @@ void site_find(struct site *out) {
     int error = errno;
     _Unwind_Backtrace(take_frame, &walk);
     errno = error;
+}
+
+/* What a library passes on is its caller's. */
+enum site_owner site_owner(void *caller, struct site *out) {
+    static __thread void *last __attribute__((tls_model("initial-exec"))); /* the object, and its owner */
+    static __thread enum site_owner owner __attribute__((tls_model("initial-exec")));
+    struct dl_find_object object;
+    if (_dl_find_object(caller, &object) != 0)
+        return OWNER_RUNTIME;
+    const char *name = name_of(object.dlfo_link_map);
+    if (site_is_passed(name)) {
+        site_find(out);
+        return out->owner;
+    }
+    if (last != object.dlfo_map_start) {
+        owner = owner_of(&object, name);
+        last = object.dlfo_map_start;
+    }
+    if (owner == OWNER_UNKNOWN)
+        site_find(out);
+    return owner == OWNER_UNKNOWN ? out->owner : owner;
+}
+
+int site_makes_threads(void *caller) {
+    static const char *const teams[] = {"libgomp.so", "libomp.so"};
+    struct dl_find_object object;
+    struct site site;
+    if (_dl_find_object(caller, &object) == 0 &&
+        is_listed(name_of(object.dlfo_link_map), teams, sizeof teams / sizeof *teams))
+        return 1;
+    return site_owner(caller, &site) != OWNER_RUNTIME;
 }

@@ -58,6 +58,10 @@ static const char *hint_for(const char *text) {
         return "; it has a terminal: add `-- --shell-job`";
     if (strstr(text, "Connected TCP socket"))
         return "; it talks over TCP: add `-- --tcp-established`";
+    if (strstr(text, "on restore: No such file"))
+        return "; the content of files is not stored: bring it back to where it was";
+    if (strstr(text, "has bad size"))
+        return "; the content of files is not stored: it must be as it was at the dump";
     return "";
 }
 

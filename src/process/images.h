@@ -69,6 +69,9 @@ int process_receive(struct process_receiver *receiver, struct varve_error *error
 /* No more: a criu that still sends, or waits at the gate, fails and lets its processes go on. */
 void process_receive_end(struct process_receiver *receiver);
 
+/* The name of an image, which lies in a request of criu. 0, or -EPROTO where there is none that can be a file. */
+int process_request_name(const void *request, size_t size, const char **name, size_t *length);
+
 /* All are there: put them in order of their names, of which each is there once. */
 int process_images_settle(struct process_images *images, struct varve_error *error);
 const struct process_image *process_image_find(const struct process_images *images, const char *name);

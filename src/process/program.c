@@ -35,6 +35,8 @@ int process_find_program(const char *name, char *out, size_t capacity, struct va
     return process_refuse_program(error, name, "is not found in PATH");
 }
 
+#define WITH_RIGHTS "nothing is preloaded into programs that run with other rights than their caller"
+
 /* The loader takes nothing from the environment of its caller then. */
 static int check_rights(int fd, const char *path, struct varve_error *error) {
     struct stat st;
@@ -42,12 +44,11 @@ static int check_rights(int fd, const char *path, struct varve_error *error) {
         return files_system_error(error, "look at", path);
     if (!S_ISREG(st.st_mode))
         return process_refuse_program(error, path, "is no program");
-    if ((st.st_mode & (S_ISUID | S_ISGID)) || fgetxattr(fd, "security.capability", NULL, 0) > 0)
-        return process_refuse_program(
-            error, path,
-            "runs with other rights than its caller (setuid, setgid or capabilities): nothing is preloaded "
-            "into such programs");
-    return 0;
+    const char *why = st.st_mode & S_ISUID                                ? "is setuid: " WITH_RIGHTS
+                      : st.st_mode & S_ISGID                              ? "is setgid: " WITH_RIGHTS
+                      : fgetxattr(fd, "security.capability", NULL, 0) > 0 ? "has file capabilities: " WITH_RIGHTS
+                                                                          : NULL;
+    return why ? process_refuse_program(error, path, why) : 0;
 }
 
 static int check_format(int fd, const char *path, struct varve_error *error) {
@@ -61,10 +62,14 @@ static int check_format(int fd, const char *path, struct varve_error *error) {
     if (size >= 2 && memcmp(&head, "#!", 2) == 0)
         return process_refuse_program(error, path,
                                       "is a script: start the program that it runs by `varve run`, in the script");
-    if (size != (ssize_t)sizeof head || own_size != (ssize_t)sizeof own || memcmp(&head, ELFMAG, SELFMAG) != 0 ||
-        head.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || head.e_machine != own.e_machine ||
-        head.e_phentsize != sizeof part)
-        return process_refuse_program(error, path, "is no program of this kind of machine");
+    if (own_size != (ssize_t)sizeof own)
+        return files_system_error(error, "read", "/proc/self/exe");
+    if (size != (ssize_t)sizeof head || memcmp(&head, ELFMAG, SELFMAG) != 0)
+        return process_refuse_program(error, path, "is no program: it is not ELF");
+    if (head.e_ident[EI_CLASS] != own.e_ident[EI_CLASS])
+        return process_refuse_program(error, path, "has addresses of another size than `varve`");
+    if (head.e_machine != own.e_machine || head.e_phentsize != sizeof part)
+        return process_refuse_program(error, path, "is a program of another kind of machine");
     for (unsigned i = 0; i < head.e_phnum; i++)
         if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + i * sizeof part)) == (ssize_t)sizeof part &&
             part.p_type == PT_INTERP)

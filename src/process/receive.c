@@ -74,6 +74,27 @@ static int receive_exactly(int fd, void *buffer, size_t size) {
     return got == (ssize_t)size ? 1 : got == 0 ? 0 : got < 0 ? -errno : -ECONNABORTED;
 }
 
+int process_request_name(const void *request, size_t size, const char **name, size_t *length) {
+    struct process_pb pb;
+    struct process_pb_field field;
+    const char *found = NULL;
+    size_t found_length = 0;
+    int rc;
+
+    process_pb_open(&pb, request, size);
+    while ((rc = process_pb_next(&pb, &field)) > 0) {
+        if (field.number == 1 && field.bytes) {
+            found = (const char *)field.bytes;
+            found_length = field.length;
+        }
+    }
+    if (rc < 0 || !found || !is_name(found, found_length))
+        return -EPROTO;
+    *name = found;
+    *length = found_length;
+    return 0;
+}
+
 static int receive_pipe(int fd) {
     char byte;
     struct iovec iov = {&byte, 1};
@@ -101,10 +122,8 @@ static int take_request(struct process_receiver *receiver, size_t source, struct
     int socket = receiver->sources[source].socket;
     uint8_t request[REQUEST_MOST];
     uint32_t size;
-    struct process_pb pb;
-    struct process_pb_field field;
-    const char *name = NULL;
-    size_t length = 0;
+    const char *name;
+    size_t length;
 
     int rc = receive_exactly(socket, &size, sizeof size);
     if (rc <= 0)
@@ -112,14 +131,7 @@ static int take_request(struct process_receiver *receiver, size_t source, struct
     rc = size > sizeof request ? -EPROTO : receive_exactly(socket, request, size);
     if (rc == -ECONNABORTED)
         return rc;
-    process_pb_open(&pb, request, rc > 0 ? size : 0);
-    while (rc > 0 && process_pb_next(&pb, &field) > 0) {
-        if (field.number == 1 && field.bytes) {
-            name = (const char *)field.bytes;
-            length = field.length;
-        }
-    }
-    if (rc <= 0 || !name || !is_name(name, length))
+    if (rc <= 0 || process_request_name(request, size, &name, &length) < 0)
         return files_error(error, -EPROTO, "cannot understand the requests of criu");
     int pipe = receive_pipe(socket);
     if (pipe < 0)

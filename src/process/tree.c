@@ -19,6 +19,7 @@
 struct kin {
     pid_t pid, parent;
     uint64_t start;
+    char state;
 };
 
 /* Words of /proc/PID/stat behind the name of the program, which may have brackets and spaces in it. */
@@ -34,8 +35,8 @@ static int read_kin(pid_t pid, struct kin *out) {
         fclose(file);
     text[size] = '\0';
     const char *end = strrchr(text, ')');
-    if (!end || sscanf(end + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-                       &parent, &out->start) != 2)
+    if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                       &out->state, &parent, &out->start) != 3)
         return -ESRCH;
     out->parent = (pid_t)parent;
     return 0;
@@ -103,6 +104,9 @@ static int check_root(const struct kin *list, size_t all, const pid_t *roots, si
 
     if (read_kin(roots[which], &self) < 0)
         return files_error(error, -EINVAL, "there is no process %d", (int)roots[which]);
+    if (self.state == 'Z')
+        return files_error(error, -EINVAL, "process %d has ended; its parent has not waited for it yet",
+                           (int)roots[which]);
     pid_t above = root_of(list, all, self.parent, roots, count);
     for (size_t i = 0; i < which; i++)
         above = roots[i] == roots[which] ? roots[i] : above;

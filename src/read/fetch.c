@@ -354,8 +354,8 @@ void vv_fetch_share(struct vv_fetch *fetch, enum vv_sharing sharing) {
 }
 
 size_t vv_fetch_pending(const struct vv_fetch *fetch) {
-    size_t count = want_count(fetch), pieces = count < PORTION ? count : PORTION; /* one of each want, as a rule */
-    return fetch->places.size + fetch->wants.size + count * sizeof(uint32_t) + pieces * sizeof(struct vv_fetch_piece) +
+    size_t count = want_count(fetch); /* and a piece of each, as a rule: at once where all are of one source */
+    return fetch->places.size + fetch->wants.size + count * (sizeof(uint32_t) + sizeof(struct vv_fetch_piece)) +
            fetch->repeats.size;
 }
 

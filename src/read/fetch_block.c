@@ -24,6 +24,7 @@ struct fetched {
     uint32_t number;
     uint32_t lead; /* the block's offset, modulo VV_READ_ALIGN */
     int has_ids;   /* its pieces are checked by them, not the whole by its sum */
+    int is_lent;   /* it is read for other ranks of this node, too */
     char key[VV_KEY_CAPACITY];
 };
 
@@ -47,17 +48,23 @@ static size_t next_stretch(const struct vv_fetch_piece *pieces, size_t count, ui
     return n;
 }
 
-int vv_fetch_is_partial(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
-                        size_t count) {
+/* With so many bytes more for each stretch. */
+static uint64_t stretch_bytes(const struct vv_fetch_piece *pieces, size_t count, uint32_t raw, uint32_t more) {
     uint64_t sum = 0;
-    if (!vv_fetch_has_ids(fetch, block, pieces, count))
-        return 0;
     for (size_t i = 0; i < count;) {
         struct stretch stretch;
-        i += next_stretch(pieces + i, count - i, block->raw, &stretch);
-        sum += stretch.to - stretch.from;
+        i += next_stretch(pieces + i, count - i, raw, &stretch);
+        sum += stretch.to - stretch.from + more;
     }
-    return sum < block->raw / 8 * UINT64_C(7); /* else its sum is the shorter way */
+    return sum;
+}
+
+uint32_t vv_fetch_saved(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
+                        size_t count) {
+    if (!vv_fetch_has_ids(fetch, block, pieces, count))
+        return 0;
+    uint64_t sum = stretch_bytes(pieces, count, block->raw, 0);
+    return sum < block->raw / 8 * UINT64_C(7) ? block->raw - (uint32_t)sum : 0; /* else its sum is the shorter way */
 }
 
 /* ---- placing ---- */
@@ -178,9 +185,25 @@ static int read_decoded(const struct fetched *fetched, uint8_t *data, struct var
     return rc;
 }
 
+/* Is it read once for this node, instead of a part of it by each rank? If the others want as much of it as their shares
+ * of the whole let expect, the parts that all of them read are more than the block. What each rank of the job wants of
+ * it is elsewhere in the block, so not more of them than fit into it. */
+static int is_for_all(const struct fetched *fetched) {
+    const struct vv_fetch_job *job = fetched->job;
+    const struct vv_store *store = job->fetch->view->store;
+    uint32_t raw = fetched->block->raw, around = fetched->lead ? VV_READ_ALIGN : 0;
+    if (!fetched->is_lent)
+        return 0;
+    uint64_t read = stretch_bytes(job->pieces, job->count, raw, around), own = 1;
+    for (size_t i = 0; i < job->count; i++)
+        own += job->pieces[i].length;
+    return (double)read * store->lend->wanted(store->lend_arg, (double)raw / own) > 1.1 * raw;
+}
+
 static int is_in_stretches(const struct fetched *fetched) {
     const struct vv_fetch_job *job = fetched->job;
-    return fetched->has_ids && vv_fetch_is_partial(job->fetch, fetched->block, job->pieces, job->count);
+    return fetched->has_ids && !is_for_all(fetched) &&
+           vv_fetch_saved(job->fetch, fetched->block, job->pieces, job->count) > 0;
 }
 
 /* The block, or what is wanted of it, decoded at data + *lead_out. */
@@ -231,12 +254,13 @@ static int read_once(const struct fetched *fetched, struct varve_error *error) {
 
 /* The ids may be what is damaged: then the sum of the block decides. */
 static int read_alone(const struct fetched *fetched, struct varve_error *error) {
-    struct fetched whole = *fetched;
-    int rc = read_once(fetched, error);
-    if (rc == 0 || !fetched->has_ids)
+    struct fetched alone = *fetched;
+    alone.is_lent = 0;
+    int rc = read_once(&alone, error);
+    if (rc == 0 || !alone.has_ids)
         return rc;
-    whole.has_ids = 0;
-    return read_once(&whole, error);
+    alone.has_ids = 0;
+    return read_once(&alone, error);
 }
 
 /* 1: it shall be tried again when there is nothing else to do. */
@@ -247,8 +271,8 @@ static int borrow(const struct fetched *fetched, struct varve_error *error) {
     struct vv_loan loan;
     uint32_t lead = 0;
     int rc = 0;
-    enum vv_loan_state state = store->lend->take(store->lend_arg, fetched->key, fetched->block,
-                                                 parts_of(fetched, &parts), job->is_last, &loan);
+    enum vv_loan_state state =
+        store->lend->take(store->lend_arg, fetched->key, fetched->block, parts_of(fetched, &parts), job->turn, &loan);
     if (state == VV_LOAN_LATER)
         return 1;
     if (state == VV_LOAN_NONE)
@@ -271,11 +295,12 @@ int vv_fetch_block(struct vv_fetch_job *job, const struct vv_pack_tables *tables
                               .tables = tables,
                               .block = &tables->blocks[first->block],
                               .number = first->block,
+                              .is_lent = job->is_lent,
                               .lead = (uint32_t)(tables->blocks[first->block].offset % VV_READ_ALIGN)};
-    fetched.has_ids = vv_fetch_has_ids(job->fetch, fetched.block, job->pieces, job->count);
+    fetched.has_ids = !job->is_by_sum && vv_fetch_has_ids(job->fetch, fetched.block, job->pieces, job->count);
     int rc =
         vv_view_block_key(view, first->source, first->writer, fetched.block->part, tables->parts, fetched.key, error);
     if (rc == 0)
-        rc = job->is_lent ? borrow(&fetched, error) : read_alone(&fetched, error);
+        rc = fetched.is_lent ? borrow(&fetched, error) : read_alone(&fetched, error);
     return rc > 0 ? rc : vv_view_missing(view, rc, error);
 }

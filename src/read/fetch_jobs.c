@@ -168,6 +168,15 @@ void vv_fetch_place(struct vv_fetch_job *job, const uint8_t *raw) {
     tell_placed(job->fetch, job->pieces, job->count);
 }
 
+/* A block that its sum refuses: damage beside the parts that are asked for is no matter to their ids. */
+static int place_by_ids(struct vv_fetch_job *job, const struct vv_pack_tables *tables, struct vv_fetch_piece *pieces,
+                        size_t count) {
+    struct vv_fetch_job alone = {.fetch = job->fetch, .pieces = pieces, .count = count};
+    struct varve_error ignored;
+    vv_error_clear(&ignored);
+    return job->is_by_sum ? vv_fetch_block(&alone, tables, &ignored) : -ENOTSUP;
+}
+
 static void place_blocks(struct vv_fetch_job *job, const char *key, const struct vv_pack_tables *tables,
                          const uint8_t *stored, int are_placed) {
     uint64_t base = tables->blocks[job->pieces[0].block].offset;
@@ -181,10 +190,10 @@ static void place_blocks(struct vv_fetch_job *job, const char *key, const struct
         vv_error_clear(&why);
         int rc = are_placed ? vv_fetch_check_sum(job->fetch, key, block, pieces->block, bytes, &why)
                             : place_block(job->fetch, key, block, pieces, n, bytes, &why);
-        if (rc < 0)
-            fail_pieces(job->fetch, pieces, n, &why);
-        else
+        if (rc == 0)
             tell_placed(job->fetch, pieces, n);
+        else if (place_by_ids(job, tables, pieces, n) < 0)
+            fail_pieces(job->fetch, pieces, n, &why);
     }
 }
 
@@ -283,7 +292,7 @@ static int run_job(void *arg) {
     struct vv_view *view = job->fetch->view;
     struct vv_cached *tables = NULL;
     struct varve_error why;
-    job->is_left = job->is_lent && !job->is_last && job->fetch->is_ahead;
+    job->is_left = job->is_lent && job->turn == 0 && job->fetch->is_ahead;
     if (job->is_left)
         return 0;
     vv_error_clear(&why);
@@ -388,9 +397,28 @@ static int is_lent(const struct vv_fetch *fetch, const struct vv_block *block, c
     return fetch->view->store->lend && is_shared;
 }
 
-static int is_alone(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
+static int is_alone(const struct vv_fetch_job *job, const struct vv_block *block, const struct vv_fetch_piece *pieces,
                     const struct group *group) {
-    return is_lent(fetch, block, pieces, group) || vv_fetch_is_partial(fetch, block, pieces, group->count);
+    return is_lent(job->fetch, block, pieces, group) ||
+           (!job->is_by_sum && vv_fetch_saved(job->fetch, block, pieces, group->count) > 0);
+}
+
+/* A section of ids is read as a whole, to check any of them. Where small parts are asked for from outside, nobody needs
+ * them later: do they take more than the pieces of this pack save by them? */
+static int is_shorter_by_sum(const struct vv_fetch *fetch, const struct vv_fetch_piece *pieces, size_t count,
+                             const struct vv_pack_tables *tables) {
+    uint64_t ids = 0, saved = 0;
+    if (fetch->placed || !fetch->view->decoded.is_wanted)
+        return 0;
+    for (uint64_t i = tables->block_count; i-- > 0 && ids == 0;)
+        if (tables->blocks[i].flags & VV_BLOCK_IDS)
+            ids = (tables->blocks[i].first_id + vv_granules(tables->blocks[i].raw)) * sizeof(struct vv_hash128);
+    for (size_t i = 0; i < count && is_same_pack(pieces, &pieces[i]);) {
+        struct group group = group_at(&pieces[i], count - i);
+        saved += vv_fetch_saved(fetch, &tables->blocks[pieces[i].block], &pieces[i], group.count);
+        i += group.count;
+    }
+    return saved <= ids;
 }
 
 /* May the block of `next`, which the group is of, be had together with those before it? */
@@ -401,38 +429,41 @@ static int may_join(const struct vv_fetch_job *job, const struct vv_pack_tables 
         return 0;
     return job->is_in_parts ? tables->blocks[next->block].part == tables->blocks[pieces->block].part
                             : follows(tables, pieces, next - 1, next) &&
-                                  !is_alone(job->fetch, &tables->blocks[next->block], next, group);
-}
-
-/* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
-static struct vv_fetch_job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
-                                    const struct vv_pack_tables *tables, int is_shared) {
-    const struct vv_block *block = &tables->blocks[pieces->block];
-    struct group group = group_at(pieces, count);
-    struct vv_fetch_job job = {.fetch = fetch,
-                               .pieces = pieces,
-                               .count = group.count,
-                               .is_in_parts = is_shared && is_part(tables, pieces, &group)};
-    uint64_t bytes = group.bytes;
-    job.is_alone = !job.is_in_parts && is_alone(fetch, block, pieces, &group);
-    job.is_lent = job.is_alone && is_lent(fetch, block, pieces, &group);
-    for (size_t wishes = 1; job.count < count && !job.is_alone; wishes++) {
-        const struct vv_fetch_piece *next = &pieces[job.count];
-        group = group_at(next, count - job.count);
-        bytes += group.bytes;
-        if (!may_join(&job, tables, next, &group, is_shared) ||
-            (job.is_in_parts && (wishes == JOB_WISHES || bytes > JOB_BYTES)))
-            break;
-        job.count += group.count;
-    }
-    return job;
+                                  !is_alone(job, &tables->blocks[next->block], next, group);
 }
 
 /* The pack that jobs are being cut from. */
 struct cut {
     struct vv_cached *tables;
     int is_shared; /* parts of its blocks are asked for */
+    int is_by_sum;
 };
+
+/* The pieces from `pieces` on, all of this pack, that can be had together. */
+static struct vv_fetch_job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
+                                    const struct cut *cut) {
+    const struct vv_pack_tables *tables = cut->tables->object;
+    const struct vv_block *block = &tables->blocks[pieces->block];
+    struct group group = group_at(pieces, count);
+    struct vv_fetch_job job = {.fetch = fetch,
+                               .pieces = pieces,
+                               .count = group.count,
+                               .is_in_parts = cut->is_shared && is_part(tables, pieces, &group),
+                               .is_by_sum = cut->is_by_sum};
+    uint64_t bytes = group.bytes;
+    job.is_alone = !job.is_in_parts && is_alone(&job, block, pieces, &group);
+    job.is_lent = job.is_alone && is_lent(fetch, block, pieces, &group);
+    for (size_t wishes = 1; job.count < count && !job.is_alone; wishes++) {
+        const struct vv_fetch_piece *next = &pieces[job.count];
+        group = group_at(next, count - job.count);
+        bytes += group.bytes;
+        if (!may_join(&job, tables, next, &group, cut->is_shared) ||
+            (job.is_in_parts && (wishes == JOB_WISHES || bytes > JOB_BYTES)))
+            break;
+        job.count += group.count;
+    }
+    return job;
+}
 
 /* One job: the pieces from `pieces` on that can be had together. */
 static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, struct cut *cut,
@@ -446,8 +477,9 @@ static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t
         if (rc < 0)
             return rc;
         cut->is_shared = may_ask(fetch, pieces);
+        cut->is_by_sum = is_shorter_by_sum(fetch, pieces, count, cut->tables->object);
     }
-    *out = take_job(fetch, pieces, count, cut->tables->object, cut->is_shared);
+    *out = take_job(fetch, pieces, count, cut);
     return 0;
 }
 
@@ -482,7 +514,7 @@ static int run_some(struct vv_fetch *fetch, struct vv_fetch_job *list, size_t co
     for (size_t i = 0; i < count && rc == 0; i++) {
         if (!is_of(&list[i], which))
             continue;
-        list[i].is_last = which == LEFT;
+        list[i].turn = which == LEFT ? i + 1 : 0;
         rc = fetch->pool && count > 1 ? vv_pool_submit(fetch->pool, run_job, &list[i]) : run_job(&list[i]);
     }
     return rc;

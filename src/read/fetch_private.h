@@ -68,10 +68,11 @@ struct vv_fetch_job {
     struct vv_fetch_piece *pieces;
     size_t count;
     int is_in_parts; /* somebody else is asked for the pieces first */
+    int is_by_sum;   /* blocks are read as a whole: to check parts of them by their ids would take more bytes */
     int is_alone;    /* one block, for vv_fetch_block */
     int is_lent;     /* which others on this node read, too */
-    int is_last;     /* and there is nothing else to do first */
     int is_left;     /* it was not done: there is no room to lend it */
+    size_t turn;     /* then its place among those that were left, from 1: there is nothing else to do first */
 };
 
 /* Read and place all pieces: each block once, in parallel on the pool. Those that could not be read have has_failed,
@@ -91,8 +92,9 @@ void vv_fetch_place(struct vv_fetch_job *job, const uint8_t *raw);
 /* Can these pieces of a block be checked by the ids of their granules? */
 int vv_fetch_has_ids(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
                      size_t count);
-/* Would only parts of the block be read for these pieces of it, which ascend? */
-int vv_fetch_is_partial(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
+/* How many bytes of the block need not be read for these pieces of it, which ascend, if ids check them; 0: it is read
+ * as a whole. */
+uint32_t vv_fetch_saved(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
                         size_t count);
 /* 0; 1: not now; or an error. */
 int vv_fetch_block(struct vv_fetch_job *job, const struct vv_pack_tables *tables, struct varve_error *error);

@@ -39,7 +39,9 @@ int vv_region_find(struct vv_view *view, uint32_t owner, const char *region, str
             return 0;
         }
     vv_recipe_close(recipe);
-    return rc ? rc : vv_error(error, VARVE_MISMATCH, "rank %u has no region %s in this checkpoint", owner, region);
+    return rc ? rc
+              : vv_error(error, VARVE_MISMATCH,
+                         "rank %u has no region %s in this checkpoint; `varve show` lists its regions", owner, region);
 }
 
 struct stream {

@@ -61,7 +61,8 @@ static int walk_run(struct walk *walk, uint64_t region, const struct vv_run *run
             return 0;
         if (rc == 0) {
             rc = now;
-            *error = why;
+            if (error)
+                *error = why;
         }
     }
     return rc;

@@ -17,8 +17,18 @@ int vv_is_asked(const struct vv_restart_options *options, const char *name) {
 
 int vv_check_asked(const struct vv_restart_options *options, const struct vv_regions *regions,
                    struct varve_error *error) {
-    for (size_t i = 0; i < options->region_count; i++)
+    for (size_t i = 0; i < options->region_count; i++) {
+        if (vv_is_ours(options->regions[i])) /* alone it would lack what checks pointers */
+            return vv_error(
+                error, VARVE_MISMATCH,
+                "region %s cannot be asked for: the name is the library's. Name its memory (varve_protect), "
+                "or restore all regions",
+                options->regions[i]);
         if (!vv_regions_find(regions, options->regions[i]))
-            return vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected", options->regions[i]);
+            return vv_error(
+                error, VARVE_MISMATCH,
+                "region %s is asked for but not protected: protect it first, or check its name; nothing was restored",
+                options->regions[i]);
+    }
     return 0;
 }

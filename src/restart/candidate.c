@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "format/attributes.h"
+#include "read/attributes_reader.h"
 #include "restart/restart_private.h"
 
 static int open_peers(const struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error) {
@@ -226,8 +228,26 @@ int vv_candidate_begin(struct vv_restart_context *context, int rc, struct vv_vie
     return refer(context->job, view, ~least[1], error);
 }
 
-void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
+static int take_told(void *arg, const char *name, const char *value) {
+    struct vv_told_costs *told = arg;
+    if (strcmp(name, VV_ATTRIBUTE_COST) == 0)
+        told->cost = vv_attribute_seconds(value);
+    if (strcmp(name, VV_ATTRIBUTE_DURABLE) == 0)
+        told->durable = vv_attribute_seconds(value);
+    return 0;
+}
+
+/* Nothing depends on it: where rank 0 alone cannot read it, the first checkpoint tells. */
+static void ask_costs(const struct vv_restart_context *context, struct vv_view *view) {
+    struct varve_error ignored = {0};
+    if (context->told)
+        (void)vv_attributes_read(view, context->job->store->settings.seed, NULL, take_told, context->told, &ignored);
+}
+
+void vv_candidate_take(struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
                        const struct vv_recipe_layers *layers) {
+    struct vv_job *job = context->job;
+    ask_costs(context, view);
     vv_lineage_replace(&job->lineage, view, history, layers);
     vv_in_doubt_drop(job);
 }

@@ -86,7 +86,18 @@ static int may_go_on(struct vv_restart_context *context, const struct vv_attempt
         vv_log(&context->job->log, VV_LOG_WARN,
                "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s", context->job->name,
                candidate->version, candidate->generation, why->rank, why->text);
+    if (vv_comm_is_root(context->job->comm) && context->damaged)
+        context->damaged(context->damaged_arg, candidate);
     return 1;
+}
+
+/* All ranks say the same: nodes with stores of their own have other addresses. What follows a ? may be secret. */
+static int say_first_run(const struct vv_job *job, struct varve_error *error) {
+    const char *store = vv_is_local(job) ? "this store" : job->address;
+    size_t size = strcspn(store, "?");
+    return vv_comm_all_say(error, VARVE_NO_CHECKPOINT,
+                           "there is no checkpoint of %s in %.*s: a first run begins from the start", job->name,
+                           (int)(size < 200 ? size : 200), store);
 }
 
 /* The result of a walk that ended without success. Two results promise that nothing was written: not after this walk,
@@ -105,11 +116,13 @@ static int explain(const struct vv_restart_context *context, int64_t version, in
                                "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
                                context->job->name, version);
     if (result == VARVE_NO_CHECKPOINT)
-        return vv_comm_all_say(error, result, "there is no checkpoint of %s in this store", context->job->name);
+        return say_first_run(context->job, error);
     *error = result == VARVE_CORRUPT ? *damage : *why;
     size_t used = strlen(error->text);
     if (is_refused && result == VARVE_CORRUPT)
         snprintf(error->text + used, sizeof error->text - used, "; an older checkpoint does not fit: %s", why->text);
+    else if (result == VARVE_CORRUPT)
+        snprintf(error->text + used, sizeof error->text - used, "; `varve verify` names all that is damaged");
     return result;
 }
 

@@ -195,12 +195,28 @@ static int take_totals(void *arg, const void *data, size_t size) {
     return 0;
 }
 
+/* Of the arrays that this rank protects; what is there several times counts once. */
+static uint64_t stored_bytes(const struct vv_elastic *elastic) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < elastic->wanted_count; i++) {
+        const struct vv_wanted *wanted = &elastic->wanted[i];
+        if (!wanted->region || wanted->how != VARVE_BY_DIMS)
+            continue;
+        uint64_t whole = 1;
+        for (unsigned j = 0; j < wanted->part.dims; j++)
+            whole *= wanted->region->array->dim[j].global;
+        sum += (wanted->stored < whole ? wanted->stored : whole) * wanted->part.element;
+    }
+    return sum;
+}
+
 /* Do the blocks of all ranks make the arrays that are stored? Fewer or more are let through, as ranks may leave
  * elements out or have some twice; but nobody shall find that out later. Told where all ranks protect the same arrays.
  * A rank that cannot add up costs the warning, and nothing else. Collective. */
 static void compare_totals(struct vv_elastic *elastic) {
     struct vv_job *job = elastic->context->job;
-    struct totals all = {1, elastic->wanted_blocks, elastic->stored_blocks, ~elastic->stored_blocks};
+    uint64_t of_arrays = stored_bytes(elastic);
+    struct totals all = {1, elastic->wanted_blocks, of_arrays, ~of_arrays};
     const struct vv_merging merging = {take_totals, give_totals, &all};
     int rc = vv_comm_merge(job->comm, &merging);
     uint64_t stored = all.least_stored;
@@ -212,8 +228,8 @@ static void compare_totals(struct vv_elastic *elastic) {
                stored - all.wanted);
     if (all.wanted > stored)
         vv_log(&job->log, VV_LOG_WARN,
-               "some elements of arrays are protected by several ranks: checkpoints with these ranks come back only on "
-               "as many");
+               "some elements of arrays are protected by several ranks: if these are not whole blocks with the same "
+               "bytes, checkpoints with these ranks come back only on as many");
 }
 
 /* Each rank has compared, or has failed with rc: the ranks agree, and say what they need of each other. */
@@ -252,9 +268,19 @@ int vv_elastic_take(struct vv_elastic *elastic, int rc, struct varve_error *erro
     rc = vv_candidate_begin(context, rc, elastic->view, elastic->is_under_replicated, error);
     if (rc)
         return rc;
-    vv_candidate_take(context->job, elastic->view, &elastic->history, NULL);
+    vv_candidate_take(context, elastic->view, &elastic->history, NULL);
     vv_regions_renumber(&context->memory->regions);
     return 0;
+}
+
+/* What was said when it was stored stays so once that has come back. */
+static void end_heeding(struct vv_regions *regions, int is_kept) {
+    for (size_t i = 0; i < regions->count; i++) {
+        struct vv_region *region = &regions->list[i];
+        if (region->is_heeded && !is_kept)
+            region->distribution = VARVE_BY_DIMS;
+        region->is_heeded = 0;
+    }
 }
 
 void vv_elastic_clear(struct vv_elastic *elastic, int rc) {
@@ -266,8 +292,9 @@ void vv_elastic_clear(struct vv_elastic *elastic, int rc) {
     vv_free(elastic->wanted);
     vv_free(elastic->owners);
     vv_free(elastic->parts);
-    vv_free(elastic->protected_rows);
+    vv_free(elastic->protected_bytes);
     vv_names_clear(&elastic->names);
+    end_heeding(&elastic->context->memory->regions, rc == 0);
     vv_given_end(&elastic->given, rc == 0);
     if (rc)
         vv_candidate_leave(elastic->context->job);

@@ -31,19 +31,35 @@ static uint64_t rows_of(const struct vv_stored_name *entry) {
     return is_typed(entry) ? entry->array->dim[0].local : entry->bytes;
 }
 
-/* Of a list, what this rank protects. */
-static uint64_t protected_rows(const struct vv_region *region) {
-    return region && !region->is_callback && !region->device ? vv_list_count(region) : 0;
+static int has_stored_rows(const struct vv_stored_name *entry, const struct vv_array *ours) {
+    const struct vv_array *stored = entry->array;
+    int is_same = is_typed(entry) && stored->type == ours->type && stored->dims == ours->dims;
+    for (unsigned i = 1; i < ours->dims && is_same; i++)
+        is_same = stored->dim[i].local == ours->dim[i].local;
+    return is_same;
 }
 
-/* Together the ranks protect what is stored of it. */
+/* What this rank protects of it. */
+static void add_protected(const struct vv_stored_name *entry, const struct vv_region *region, uint64_t *shaped,
+                          uint64_t *bare) {
+    if (!region || region->is_callback || region->device || region->is_ended)
+        return;
+    if (!vv_is_array(region))
+        *bare = region->size;
+    else if (has_stored_rows(entry, region->array))
+        *shaped = region->size;
+}
+
+/* Together the ranks protect what is stored of it, and all in one way: as rows like those, or as bytes. */
 static int is_list_shared(const struct vv_elastic *elastic, const struct vv_stored_name *entry) {
-    return elastic->protected_rows[entry - elastic->names.all.list] == rows_of(entry);
+    const uint64_t *shaped = &elastic->protected_bytes[entry - elastic->names.all.list];
+    const uint64_t *bare = shaped + elastic->names.all.count;
+    return *shaped == entry->total || *bare == entry->total;
 }
 
-/* What the program says now, or else what it said when it was stored. */
+/* What the program says now, or else what it said when it was stored. Dimensions say something, too. */
 static enum varve_distribution said(const struct vv_stored_name *entry, const struct vv_region *region) {
-    if (region && region->distribution != VARVE_BY_DIMS)
+    if (region && (region->distribution != VARVE_BY_DIMS || (vv_is_array(region) && !region->is_ended)))
         return (enum varve_distribution)region->distribution;
     return entry->is_mixed ? VARVE_BY_DIMS : entry->how;
 }
@@ -67,6 +83,18 @@ static int is_settled(const struct vv_elastic *elastic, const struct choice *cho
     default:
         return region && !region->is_ended && vv_is_array(region);
     }
+}
+
+/* What holds since it was stored counts for what follows. Not that it was dropped, or belongs to a rank that stored
+ * none: what is protected without a word is filled, or refused. Nor for an array: its shape says a place, perhaps. */
+static void heed(const struct vv_elastic *elastic, const struct choice *choice) {
+    struct vv_region *region = choice->region;
+    if (!region || region->is_callback || region->device || vv_is_array(region) ||
+        region->distribution == (uint8_t)choice->how || choice->how == VARVE_DROPPED ||
+        (choice->how == VARVE_BY_RANK && !vv_names_own(&elastic->names, choice->entry->name)))
+        return;
+    region->distribution = (uint8_t)choice->how;
+    region->is_heeded = 1;
 }
 
 /* ---- which part ---- */
@@ -134,6 +162,14 @@ static int refuse(const struct vv_elastic *elastic, const struct choice *choice,
                     entry->name, what, stored, ours, stored);
 }
 
+/* Nobody knows in which order its parts were meant, nor how many rows a rank should get. */
+static int refuse_new_list(const struct vv_stored_name *entry, struct varve_error *error) {
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s: it was not stored as a list; to make it one, protect all of its %" PRIu64
+                    " bytes on all ranks together, with the rows that are stored or as bytes",
+                    entry->name, entry->total);
+}
+
 /* The bytes of the part, as they are asked for. 1: there is nothing to ask for. */
 static int measure(const struct vv_elastic *elastic, struct choice *choice, struct varve_error *error) {
     const struct vv_stored_name *entry = choice->entry, *own = vv_names_own(&elastic->names, entry->name);
@@ -168,8 +204,12 @@ static int take_name(struct vv_elastic *elastic, const struct vv_stored_name *en
     struct vv_regions *regions = &elastic->context->memory->regions;
     struct choice choice = {.entry = entry, .region = vv_regions_find(regions, entry->name)};
     choice.how = said(entry, choice.region);
-    if (is_settled(elastic, &choice))
+    if (is_settled(elastic, &choice)) {
+        heed(elastic, &choice);
         return 0;
+    }
+    if (choice.how == VARVE_JOINED && (entry->is_mixed || entry->how != VARVE_JOINED))
+        return refuse_new_list(entry, error);
     propose(elastic, &choice);
     int rc = ask_choice(elastic, &choice, error);
     if (rc == 0)
@@ -183,18 +223,20 @@ static int take_name(struct vv_elastic *elastic, const struct vv_stored_name *en
 
 /* ---- all of them ---- */
 
-/* Of each name: what the ranks together protect, as if it was a list. Collective. */
+/* Of each name: what the ranks together protect. Collective. */
 static int add_up_protected(struct vv_elastic *elastic, struct varve_error *error) {
     struct varve_comm *comm = elastic->context->job->comm;
     size_t count = elastic->names.all.count;
-    uint64_t *own = vv_calloc(count + 1, sizeof *own);
-    elastic->protected_rows = vv_calloc(count + 1, sizeof *elastic->protected_rows);
-    int rc = own && elastic->protected_rows ? 0 : vv_error(error, -ENOMEM, "no memory to restart %zu regions", count);
+    const struct vv_stored_name *names = elastic->names.all.list;
+    uint64_t *own = vv_calloc(2 * count + 1, sizeof *own);
+    elastic->protected_bytes = vv_calloc(2 * count + 1, sizeof *elastic->protected_bytes);
+    int rc = own && elastic->protected_bytes ? 0 : vv_error(error, -ENOMEM, "no memory to restart %zu regions", count);
     rc = vv_comm_agree(comm, rc, error);
     for (size_t i = 0; i < count && rc == 0; i++)
-        own[i] = protected_rows(vv_regions_find(&elastic->context->memory->regions, elastic->names.all.list[i].name));
+        add_protected(&names[i], vv_regions_find(&elastic->context->memory->regions, names[i].name), &own[i],
+                      &own[count + i]);
     if (rc == 0 && count > 0) {
-        rc = vv_comm_sums(comm, own, count, elastic->protected_rows);
+        rc = vv_comm_sums(comm, own, 2 * count, elastic->protected_bytes);
         if (rc)
             vv_error(error, rc, "the ranks could not add up their lists: %s", varve_error_text(rc));
         rc = vv_comm_agree(comm, rc, error);

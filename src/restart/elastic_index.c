@@ -120,8 +120,8 @@ static int add_share(struct vv_elastic *elastic, uint32_t wanted) {
     return rc;
 }
 
-/* Of a list, how many rows are stored; of arrays, how many bytes. 1 if it can be told. */
-static int count_elements(struct vv_elastic *elastic, const struct vv_index *index, struct vv_wanted *wanted) {
+/* Of a list, how many rows are stored; of arrays, how many elements. 1 if it can be told. */
+static int count_elements(const struct vv_index *index, struct vv_wanted *wanted) {
     uint64_t elements, row = 1;
     if (!vv_index_elements(index, wanted->region->name, &elements))
         return 0;
@@ -132,7 +132,7 @@ static int count_elements(struct vv_elastic *elastic, const struct vv_index *ind
     if (wanted->how == VARVE_JOINED)
         wanted->joined = elements / row;
     else
-        elastic->stored_blocks += elements * wanted->part.element;
+        wanted->stored = elements;
     return 1;
 }
 
@@ -147,7 +147,7 @@ static int choose_region(struct vv_elastic *elastic, const struct vv_index *inde
     case VARVE_JOINED:
         rc = vv_index_owners(index, wanted->region->name, wanted->how == VARVE_JOINED, &wanted->part, on_owner,
                              &choosing, error);
-        return rc == 1 ? count_elements(elastic, index, wanted) : rc;
+        return rc == 1 ? count_elements(index, wanted) : rc;
     case VARVE_REPLICATED:
         rc = elastic->has_same_replicas ? add_share(elastic, number) : 0;
         return rc ? rc : elastic->has_same_replicas;

@@ -64,7 +64,8 @@ static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error
         return rc;
     elastic->has_same_replicas = least[2] == ~least[3];
     if (least[0] == ~least[1])
-        vv_peers_lend(elastic->peers, least[4] * VV_LENT_MORE, (uint32_t)least[5]);
+        vv_peers_lend(elastic->peers, wanted_bytes(elastic) * VV_LENT_MORE, least[4] * VV_LENT_MORE,
+                      (uint32_t)least[5]);
     return least[0] == ~least[1]
                ? 0
                : vv_comm_all_say(error, VARVE_MISMATCH, "not all ranks want a part of the same lists (VARVE_JOINED)");

@@ -28,7 +28,7 @@ static int refuse_private(const struct vv_elastic *elastic, const char *name, st
     uint32_t stored = vv_view_record(elastic->view)->ranks, ours = elastic->context->job->comm->ranks;
     return vv_error(error, VARVE_MISMATCH,
                     "region %s is no array, and the checkpoint is of %u ranks, this job has %u: run it with %u, or say "
-                    "with varve_distribute what becomes of the region",
+                    "with varve_distribute what becomes of the region; a new one: VARVE_RESTART_MISSING",
                     name, stored, ours, stored);
 }
 
@@ -139,7 +139,7 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
                         stored->name, owner);
     vv_part_of_array(&array, &part);
     wanted->is_seen = 1;
-    elastic->stored_blocks += elastic->owner_count ? 0 : stored->length; /* else it is known already */
+    wanted->stored += elastic->owner_count ? 0 : vv_part_elements(&part); /* else it is known already */
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
 
@@ -177,7 +177,9 @@ static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uin
                        const struct vv_recipe_region *stored, struct varve_error *error) {
     int is_first = !wanted->is_seen;
     if (is_first && elastic->owner_count && owner != 0) /* others would compare theirs with that of another rank */
-        return vv_error(error, VARVE_MISMATCH, "region %s: rank 0 has not stored it", stored->name);
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s is the same on all ranks, and rank 0 has not stored it; nothing was restored",
+                        stored->name);
     if (is_first) {
         wanted->is_seen = 1;
         wanted->first_owner = owner;
@@ -201,7 +203,9 @@ static int add_own(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_
     if (owner != elastic->context->job->comm->rank)
         return 0;
     if (stored->length != wanted->region->size)
-        return vv_error(error, VARVE_MISMATCH, "region %s: %" PRIu64 " bytes are stored but %" PRIu64 " are protected",
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: %" PRIu64 " bytes are stored but %" PRIu64
+                        " are protected; protect the stored size",
                         stored->name, stored->length, wanted->region->size);
     return add_part(elastic, wanted, owner, stored, &wanted->part, error);
 }
@@ -246,43 +250,106 @@ static int by_wanted(const void *a, const void *b) {
     return x->wanted != y->wanted ? (x->wanted < y->wanted ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
-/* The parts of one array; parts has room for them. */
-static int check_array(const struct vv_elastic *elastic, const struct vv_stored_part *const *stored, size_t count,
-                       const struct vv_part **parts, struct varve_error *error) {
-    size_t first = 0, second = 0;
-    for (size_t i = 0; i < count; i++)
-        parts[i] = &stored[i]->part;
-    int rc = vv_parts_meet(parts, count, &first, &second);
-    if (rc == 0)
-        return 0;
-    if (rc < 0)
-        return vv_error(error, rc, "region %s: %zu stored parts %s", elastic->wanted[stored[0]->wanted].region->name,
-                        count,
-                        rc == -ENOMEM ? "could not be compared: no memory"
-                                      : "lie so that they cannot be compared in a reasonable time");
+/* Parts are compared one array after the other; there is room for those of all. */
+struct comparing {
+    struct vv_stored_part **sorted;
+    struct vv_owned *owned;
+    const struct vv_part **parts;
+};
+
+static int refuse_twice(const char *name, const struct vv_twice *twice, struct varve_error *error) {
+    char indices[VV_BOX_TEXT];
+    vv_box_text(&twice->box, indices);
+    if (twice->is_other)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: ranks %u and %u have stored different bytes of %s: say with varve_distribute what "
+                        "it is",
+                        name, twice->owner[0], twice->owner[1], indices);
     return vv_error(error, VARVE_MISMATCH,
-                    "region %s: ranks %u and %u have both stored some elements of it: each rank protects only what it "
-                    "owns, without the rows of its neighbours; or say with varve_distribute what it is",
-                    elastic->wanted[stored[0]->wanted].region->name, stored[first]->owner, stored[second]->owner);
+                    "region %s: ranks %u and %u have both stored %s: each rank protects only what it owns, without the "
+                    "rows of its neighbours",
+                    name, twice->owner[0], twice->owner[1], indices);
 }
 
-static int check_overlaps(const struct vv_elastic *elastic, struct varve_error *error) {
+/* The parts of one array, which are `stored`. */
+static int check_array(const struct vv_elastic *elastic, const struct comparing *comparing,
+                       struct vv_stored_part **stored, size_t count, struct varve_error *error) {
+    const char *name = elastic->wanted[stored[0]->wanted].region->name;
+    struct vv_twice twice;
+    size_t used;
+    for (size_t i = 0; i < count; i++)
+        comparing->owned[i] = (struct vv_owned){stored[i]->part, stored[i]->digest, stored[i]->owner, i, 0};
+    int rc = vv_parts_once(comparing->owned, count, comparing->parts, &used, &twice);
+    for (size_t i = 0; i < count; i++)
+        stored[comparing->owned[i].number]->is_again = comparing->owned[i].is_again;
+    if (rc < 0)
+        return vv_error(error, rc, "region %s: %zu stored parts %s", name, count,
+                        rc == -ENOMEM ? "could not be compared: no memory"
+                                      : "lie so that they cannot be compared in a reasonable time");
+    return rc > 0 ? refuse_twice(name, &twice, error) : 0;
+}
+
+/* What is there again counts no more, and is not read. */
+static void drop_again(struct vv_elastic *elastic) {
+    size_t kept = 0;
+    for (size_t i = 0; i < elastic->part_count; i++) {
+        const struct vv_stored_part *part = &elastic->parts[i];
+        struct vv_wanted *wanted = &elastic->wanted[part->wanted];
+        if (!part->is_again) {
+            elastic->parts[kept++] = *part;
+            continue;
+        }
+        uint64_t common = vv_overlap_count(&part->part, &wanted->part);
+        wanted->found -= common;
+        elastic->bytes -= common * part->part.element;
+        elastic->reach -= vv_part_elements(&part->part) * part->part.element;
+    }
+    elastic->part_count = kept;
+}
+
+static int check_overlaps(struct vv_elastic *elastic, struct varve_error *error) {
     size_t count = elastic->part_count, next;
-    const struct vv_stored_part **sorted = vv_calloc(count + 1, sizeof(const struct vv_stored_part *));
-    const struct vv_part **parts = vv_calloc(count + 1, sizeof(const struct vv_part *));
-    int rc = sorted && parts ? 0 : vv_error(error, -ENOMEM, "no memory to compare %zu parts", count);
+    const struct comparing comparing = {vv_calloc(count + 1, sizeof(struct vv_stored_part *)),
+                                        vv_calloc(count + 1, sizeof(struct vv_owned)),
+                                        vv_calloc(count + 1, sizeof(const struct vv_part *))};
+    struct vv_stored_part **sorted = comparing.sorted;
+    int rc = sorted && comparing.owned && comparing.parts
+                 ? 0
+                 : vv_error(error, -ENOMEM, "no memory to compare %zu parts", count);
     for (size_t i = 0; i < count && rc == 0; i++)
         sorted[i] = &elastic->parts[i];
     if (rc == 0)
-        qsort(sorted, count, sizeof(const struct vv_stored_part *), by_wanted);
+        qsort(sorted, count, sizeof *sorted, by_wanted);
     for (size_t i = 0; i < count && rc == 0; i = next) {
         for (next = i + 1; next < count && sorted[next]->wanted == sorted[i]->wanted;)
             next++;
-        rc = check_array(elastic, sorted + i, next - i, parts, error);
+        rc = check_array(elastic, &comparing, sorted + i, next - i, error);
     }
-    vv_free(parts);
-    vv_free(sorted);
+    if (rc == 0)
+        drop_again(elastic);
+    vv_free(comparing.parts);
+    vv_free(comparing.owned);
+    vv_free(comparing.sorted);
     return rc;
+}
+
+/* The first elements that this rank wants and no rank has stored. */
+static int refuse_hole(const struct vv_elastic *elastic, const struct vv_wanted *wanted, struct varve_error *error) {
+    const struct vv_part **parts = vv_calloc(elastic->part_count + 1, sizeof(const struct vv_part *));
+    uint64_t size = vv_part_elements(&wanted->part);
+    char indices[VV_BOX_TEXT] = "them all";
+    struct vv_box box;
+    size_t count = 0;
+    for (size_t i = 0; parts && i < elastic->part_count; i++)
+        if (&elastic->wanted[elastic->parts[i].wanted] == wanted)
+            parts[count++] = &elastic->parts[i].part;
+    if (parts && vv_parts_hole(&wanted->part, parts, count, &box) > 0)
+        vv_box_text(&box, indices);
+    vv_free(parts);
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s: no rank has stored %s, which rank %u wants: %" PRIu64 " of its %" PRIu64
+                    " elements are missing",
+                    wanted->region->name, indices, elastic->context->job->comm->rank, size - wanted->found, size);
 }
 
 static int check_found(const struct vv_elastic *elastic, struct varve_error *error) {
@@ -306,10 +373,12 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
                             "region %s is protected but version %" PRIu64
                             " has none of this name; nothing was restored",
                             wanted->region->name, elastic->version);
-        if (!may_miss && wanted->found < size)
+        if (!may_miss && wanted->found < size && wanted->how == VARVE_BY_RANK)
             return vv_error(error, VARVE_MISMATCH,
-                            "region %s: of the %" PRIu64 " elements that are wanted, only %" PRIu64 " are stored",
-                            wanted->region->name, size, wanted->found);
+                            "region %s: rank %u gets what it has stored itself, and has stored none",
+                            wanted->region->name, elastic->context->job->comm->rank);
+        if (!may_miss && wanted->found < size)
+            return refuse_hole(elastic, wanted, error);
     }
     return 0;
 }
@@ -348,7 +417,7 @@ static void begin_again(struct vv_elastic *elastic) {
     vv_free(elastic->wanted);
     elastic->wanted = NULL;
     elastic->owner_count = elastic->part_count = 0;
-    elastic->bytes = elastic->reach = elastic->wanted_blocks = elastic->stored_blocks = 0;
+    elastic->bytes = elastic->reach = elastic->wanted_blocks = 0;
 }
 
 /* What the index leads to decides only if it fits: otherwise all descriptions do, and name what is wrong. */

@@ -3,7 +3,7 @@
 #ifndef VV_ELASTIC_PRIVATE_H
 #define VV_ELASTIC_PRIVATE_H
 
-#include "arrays/overlap.h"
+#include "arrays/once.h"
 #include "base/array.h"
 #include "restart/given.h"
 #include "restart/stored_names.h"
@@ -18,6 +18,7 @@ struct vv_wanted {
     enum varve_distribution how;
     struct vv_part part;
     uint64_t found;           /* elements */
+    uint64_t stored;          /* elements of an array: of all ranks, as often as they are there */
     uint64_t joined, total;   /* of a list: what was seen of it, and what all ranks want of it */
     struct vv_hash128 digest; /* replicated: of the first that was seen */
     uint32_t first_owner;     /* that it was seen on */
@@ -33,8 +34,9 @@ struct vv_stored_part {
     uint64_t number;
     struct vv_part part;
     enum vv_sharing sharing;  /* may other ranks want some of it, too? */
-    int is_whole;             /* all of it becomes all of the region, */
-    struct vv_hash128 digest; /* which then has this digest */
+    int is_whole;             /* all of it becomes all of the region */
+    int is_again;             /* a rank before has stored the same elements, and the same bits */
+    struct vv_hash128 digest; /* of the whole region */
 };
 
 /* A region that is part of a list. */
@@ -67,13 +69,13 @@ struct vv_elastic {
     size_t owner_count, owner_capacity;
     struct vv_stored_part *parts; /* ascending owners, then numbers */
     size_t part_count, part_capacity;
-    uint64_t bytes;                        /* that will be read */
-    uint64_t reach;                        /* bytes of the stored regions that these are in */
-    uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
-    int is_under_replicated;               /* something is there fewer times than it should be */
-    int is_asking;                         /* some rank asks the program for memory; then there are: */
+    uint64_t bytes;          /* that will be read */
+    uint64_t reach;          /* bytes of the stored regions that these are in */
+    uint64_t wanted_blocks;  /* bytes of this rank's blocks of arrays */
+    int is_under_replicated; /* something is there fewer times than it should be */
+    int is_asking;           /* some rank asks the program for memory; then there are: */
     struct vv_stored_names names;
-    uint64_t *protected_rows; /* of each name: of all ranks, if it is a list */
+    uint64_t *protected_bytes; /* by all ranks: of each name with its stored rows, then of each without a shape */
     struct vv_given given;
 };
 

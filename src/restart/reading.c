@@ -1,5 +1,6 @@
 /* The bytes of a candidate: into the regions, and checked. */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -143,6 +144,7 @@ struct delivery {
     uint64_t offset, total;
     const void *data;
     size_t size;
+    int returned; /* by the program */
 };
 
 static int deliver(void *arg) {
@@ -157,7 +159,16 @@ static int load_bytes(void *arg, uint64_t offset, const void *data, size_t size,
     delivery->data = data;
     delivery->size = size;
     delivery->total = total;
-    return vv_peers_call(delivery->peers, deliver, delivery);
+    return delivery->returned = vv_peers_call(delivery->peers, deliver, delivery);
+}
+
+static int fail_load(const struct delivery *delivery, struct varve_error *error) {
+    return vv_error(error, delivery->returned < 0 ? delivery->returned : -EIO,
+                    "region %s: the program's load callback failed at byte %" PRIu64 " of %" PRIu64 ", with %d%s%s; "
+                    "what is stored was not found damaged",
+                    delivery->region->name, delivery->offset, delivery->total, delivery->returned,
+                    delivery->returned < 0 ? ": " : "",
+                    delivery->returned < 0 ? varve_error_text(delivery->returned) : "");
 }
 
 static int note_run(void *arg, const struct vv_run *run) {
@@ -178,12 +189,11 @@ static int read_region(struct vv_restart *restart, const struct vv_recipe_region
         return read_memory(restart, recipe, stored, region, past, error);
     struct delivery delivery = {.peers = restart->peers, .region = region};
     region->size = stored->length;
-    if (stored->length == 0)
-        return load_bytes(&delivery, 0, "", 0, 0) == 0
-                   ? 0
-                   : vv_error(error, -EIO, "region %s: its load callback failed", stored->name);
-    return vv_region_take(restart->view, recipe, stored, target->seed, CALLBACK_WINDOW, restart->pool, load_bytes,
-                          &delivery, past->ids, note_run, &past->origins, error);
+    int rc = stored->length == 0
+                 ? load_bytes(&delivery, 0, "", 0, 0)
+                 : vv_region_take(restart->view, recipe, stored, target->seed, CALLBACK_WINDOW, restart->pool,
+                                  load_bytes, &delivery, past->ids, note_run, &past->origins, error);
+    return delivery.returned ? fail_load(&delivery, error) : rc;
 }
 
 static int want_runs(struct vv_restart *restart, struct vv_recipe *recipe, struct vv_region *region,

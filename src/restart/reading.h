@@ -45,6 +45,8 @@ struct vv_restart {
     size_t target_count, target_capacity;
     size_t now_from, now_to; /* those that are read together now are among these */
     struct vv_given given;
+    uint64_t unprotected_count; /* regions that are stored, and that the program neither protects nor has declined */
+    char unprotected[256];      /* the first of them */
 };
 
 /* ---- restart.c ---- */

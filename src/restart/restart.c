@@ -2,6 +2,7 @@
  * on from. Which one: candidates.c. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "format/attributes.h"
 #include "restart/elastic_private.h"
 #include "restart/reading.h"
+#include "restart/unnamed.h"
 
 /* ---- which regions ---- */
 
@@ -17,10 +19,7 @@ static int add_target(struct vv_restart *restart, const struct vv_recipe_region 
                       struct varve_error *error) {
     int may_differ = !region->device && (region->is_callback || (restart->options->flags & VARVE_RESTART_RESIZE));
     if (region->size != stored->length && vv_is_heap(stored->name))
-        return vv_error(error, VARVE_MISMATCH,
-                        "allocation %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
-                        " are allocated; run the program as it was run then; nothing was restored",
-                        stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size);
+        return vv_refuse_unnamed(restart->view, stored, region, error);
     if (region->size != stored->length && !may_differ)
         return vv_error(error, VARVE_MISMATCH,
                         "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
@@ -56,19 +55,14 @@ static int check_missing(struct vv_restart *restart, struct varve_error *error) 
         const char *name = regions->list[i].name;
         if (!name || is_found[i] || !vv_is_asked(restart->options, name) || (may_miss && !vv_is_heap(name)))
             continue;
-        uint64_t version = vv_view_attempt(restart->view)->version;
         if (vv_is_heap(name))
-            rc =
-                vv_error(error, VARVE_MISMATCH,
-                         "allocation %s: %" PRIu64 " bytes are allocated but version %" PRIu64
-                         " has none of this place and number; run the program as it was run then; nothing was restored",
-                         name, regions->list[i].size, version);
+            rc = vv_refuse_unnamed(restart->view, NULL, &regions->list[i], error);
         else
             rc = vv_error(
                 error, VARVE_MISMATCH,
                 "region %s is protected but version %" PRIu64
                 " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
-                name, version);
+                name, vv_view_attempt(restart->view)->version);
     }
     if (rc == 0)
         rc = vv_regions_reachable(regions, is_target, is_found, error);
@@ -91,6 +85,25 @@ static int is_other_array(const struct vv_recipe_region *stored, const struct vv
     return is_other;
 }
 
+static int refuse_other_array(const struct vv_recipe_region *stored, const struct vv_region *region,
+                              struct varve_error *error) {
+    const struct vv_array *ours = region->array;
+    unsigned i = 0;
+    if (stored->shape.type != ours->type || stored->shape.dims != ours->dims)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: stored is a %u-dimensional array of type %s, protected a %u-dimensional one of %s; "
+                        "to take its bytes as they are, restart with VARVE_RESTART_RESIZE",
+                        stored->name, stored->shape.dims, vv_type_name(stored->shape.type), ours->dims,
+                        vv_type_name(ours->type));
+    while (i + 1 < ours->dims && stored->shape.dim[i].global == ours->dim[i].global)
+        i++;
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s: dimension %u of the whole array has %" PRIu64
+                    " elements in what is stored, and %" PRIu64
+                    " in what is protected; to take its bytes as they are, restart with VARVE_RESTART_RESIZE",
+                    stored->name, i, (uint64_t)stored->shape.dim[i].global, (uint64_t)ours->dim[i].global);
+}
+
 /* Is it another block of the same array than this rank has? */
 static int is_other_block(const struct vv_recipe_region *stored, const struct vv_region *region) {
     const struct vv_array *ours = region->array;
@@ -106,7 +119,7 @@ static int is_other_block(const struct vv_recipe_region *stored, const struct vv
 /* Shall the program be asked for memory? Where size and place fit, there is some already. */
 static int needs_memory(const struct vv_restart *restart, const struct vv_recipe_region *stored,
                         const struct vv_region *region) {
-    if (!restart->options->is_allocating || vv_is_about(stored->name) || vv_is_heap(stored->name))
+    if (!restart->options->is_allocating || vv_is_ours(stored->name))
         return 0;
     if (!region || region->is_ended || (!region->is_callback && region->size != stored->length))
         return 1;
@@ -148,9 +161,32 @@ static int wants_others(const struct vv_recipe_region *stored, const struct vv_r
            (region->distribution == VARVE_JOINED && region->size != stored->length);
 }
 
+/* A program that was asked for memory, or has chosen regions, knows of those it leaves. Others may have a name wrong.
+ */
+static void note_unprotected(struct vv_restart *restart, const char *name, int is_declined) {
+    vv_log(&restart->context->job->log, VV_LOG_INFO, "region %s is stored but not protected", name);
+    if (is_declined || restart->options->regions)
+        return;
+    if (restart->unprotected_count++ == 0)
+        snprintf(restart->unprotected, sizeof restart->unprotected, "%s", name);
+}
+
+static void tell_unprotected(const struct vv_restart *restart) {
+    char more[48] = "";
+    if (restart->unprotected_count == 0 || !vv_comm_is_root(restart->context->job->comm))
+        return;
+    if (restart->unprotected_count > 1)
+        snprintf(more, sizeof more, " and %" PRIu64 " more", restart->unprotected_count - 1);
+    vv_log(&restart->context->job->log, VV_LOG_WARN,
+           "version %" PRIu64 " has region %s%s, not protected here: not restored, and not part of later checkpoints; "
+           "protect what is needed before varve_restart",
+           restart->version, restart->unprotected, more);
+}
+
 static int match_region(struct vv_restart *restart, const struct vv_recipe_region *stored, struct varve_error *error) {
     struct vv_regions *regions = &restart->context->memory->regions;
     struct vv_region *region = vv_regions_find(regions, stored->name);
+    int is_declined = 0;
     if (needs_memory(restart, stored, region)) {
         struct varve_array array;
         vv_array_of(&stored->shape, &array);
@@ -160,22 +196,18 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
         int rc = vv_given_take(&restart->given, restart->peers, &want, error);
         if (rc < 0)
             return rc;
+        is_declined = rc == 0;
         region = vv_regions_find(regions, stored->name);
     }
+    if (region && !restart->options->regions && vv_resize_unnamed(region, stored) != 0)
+        return vv_error(error, -ENOMEM, "no memory for the %" PRIu64 " bytes of %s; nothing was restored",
+                        stored->length, stored->name);
     if (!region && vv_is_heap(stored->name) && !restart->options->regions)
-        return vv_error(
-            error, VARVE_MISMATCH,
-            "allocation %s of version %" PRIu64 ": %" PRIu64
-            " bytes are stored but the program has not allocated them; run it as it was run then, by `varve "
-            "run` and with the setting heap; nothing was restored",
-            stored->name, vv_view_attempt(restart->view)->version, stored->length);
+        return vv_refuse_unnamed(restart->view, stored, NULL, error);
     int is_read = region && vv_is_asked(restart->options, stored->name);
     int may_differ = restart->options->flags & VARVE_RESTART_RESIZE;
     if (is_read && !may_differ && are_arrays(stored, region) && is_other_array(stored, region))
-        return vv_error(error, VARVE_MISMATCH,
-                        "region %s: another array is stored under this name: another type, or other sizes in all; to "
-                        "take its bytes as they are, restart with VARVE_RESTART_RESIZE",
-                        stored->name);
+        return refuse_other_array(stored, region, error);
     if (is_read && !may_differ && wants_others(stored, region))
         return vv_error(error, restart->options->is_allocating ? VARVE_MISMATCH : VV_OTHER_PARTS,
                         "region %s: this rank protects another block of it than it has stored, and wants no memory for "
@@ -185,7 +217,7 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
     if (rc == 0)
         rc = add_past(restart, stored, is_read ? region : NULL, error);
     if (!region && !vv_is_about(stored->name))
-        vv_log(&restart->context->job->log, VV_LOG_INFO, "region %s is stored but not protected", stored->name);
+        note_unprotected(restart, stored->name, is_declined);
     return rc;
 }
 
@@ -405,7 +437,7 @@ int vv_restart_remember(struct vv_restart *restart, struct varve_error *error) {
 /* All ranks have it in memory: from now on it is what we go on from. */
 static void go_on(struct vv_restart *restart) {
     renumber_regions(restart);
-    vv_candidate_take(restart->context->job, restart->view, &restart->history, &restart->layers);
+    vv_candidate_take(restart->context, restart->view, &restart->history, &restart->layers);
 }
 
 /* ---- one candidate ---- */
@@ -473,8 +505,10 @@ int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error) {
 
 int vv_restart_take(struct vv_restart *restart, int rc, struct varve_error *error) {
     rc = vv_candidate_begin(restart->context, rc, restart->view, restart->is_under_replicated, error);
-    if (rc == 0)
+    if (rc == 0) {
         go_on(restart);
+        tell_unprotected(restart);
+    }
     return rc;
 }
 

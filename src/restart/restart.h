@@ -5,12 +5,20 @@
 #include "capture/protected.h"
 #include "job/job.h"
 
+/* What the checkpoint that came back says of those before it, in seconds (format/attributes.h); below 0: nothing. */
+struct vv_told_costs {
+    double cost, durable;
+};
+
 /* What a restart works on. */
 struct vv_restart_context {
     struct vv_job *job;
     struct vv_protected *memory;
-    uint32_t replicas; /* that this session keeps of everything */
-    int has_begun;     /* a checkpoint was begun in this session */
+    uint32_t replicas;                                              /* that this session keeps of everything */
+    int has_begun;                                                  /* a checkpoint was begun in this session */
+    void (*damaged)(void *arg, const struct vv_attempt *candidate); /* told on rank 0 of each; may be NULL */
+    void *damaged_arg;
+    struct vv_told_costs *told; /* of rank 0, if it wants to know; or NULL */
 };
 
 struct vv_restart_options {

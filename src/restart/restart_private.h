@@ -46,7 +46,7 @@ int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, vv_was_read_fn w
 int vv_candidate_begin(struct vv_restart_context *context, int rc, struct vv_view *view, int is_under_replicated,
                        struct varve_error *error);
 /* All ranks agree: the job continues from it. layers: NULL if no byte of it was read. The history is taken. */
-void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
+void vv_candidate_take(struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
                        const struct vv_recipe_layers *layers);
 /* It did not work out: the heartbeats name the former parent again. */
 void vv_candidate_leave(struct vv_job *job);

@@ -51,7 +51,7 @@ static int try_together(struct resumption *resumption, struct varve_error *error
     rc = vv_peers_work(resumption->peers, read_tables, resumption, error);
     rc = vv_candidate_begin(context, rc, resumption->view, is_under_replicated, error);
     if (rc == 0)
-        vv_candidate_take(context->job, resumption->view, &resumption->history, NULL);
+        vv_candidate_take(context, resumption->view, &resumption->history, NULL);
     return rc;
 }
 

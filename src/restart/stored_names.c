@@ -81,8 +81,10 @@ static void see_whole(struct varve_array *array) {
 
 static int add_stored(struct vv_stored_list *list, uint32_t owner, const struct vv_recipe_region *stored,
                       int is_whole) {
-    struct vv_stored_name entry = {
-        .how = (enum varve_distribution)stored->shape.distribution, .owner = owner, .bytes = stored->length};
+    struct vv_stored_name entry = {.how = (enum varve_distribution)stored->shape.distribution,
+                                   .owner = owner,
+                                   .bytes = stored->length,
+                                   .total = stored->length};
     struct varve_array array;
     vv_array_of(&stored->shape, &array);
     if (is_whole && entry.how == VARVE_BY_DIMS)
@@ -127,6 +129,8 @@ static void combine_two(struct vv_stored_name *into, const struct vv_stored_name
     else if (fits && into->how == VARVE_BY_DIMS && (is_array(into) || is_array(more)))
         fits = is_array(into) && is_array(more) && vv_array_equal(into->array, more->array);
     into->is_mixed |= !fits || more->is_mixed;
+    if (__builtin_add_overflow(into->total, more->total, &into->total))
+        into->total = UINT64_MAX;
 }
 
 static void combine(struct vv_stored_list *list) {
@@ -184,6 +188,7 @@ static int give_names(void *arg, struct vv_buf *out) {
         vv_buf_u8(out, (uint8_t)entry->is_mixed);
         vv_buf_u32(out, entry->owner);
         vv_buf_u64(out, entry->bytes);
+        vv_buf_u64(out, entry->total);
         vv_buf_u8(out, entry->array ? entry->array->type : VARVE_BYTES);
         vv_buf_u8(out, (uint8_t)dims);
         vv_buf_append(out, &(double){entry->array ? entry->array->bound : 0}, sizeof(double));
@@ -203,6 +208,7 @@ static int take_one(struct vv_stored_list *list, struct vv_cursor *at) {
     entry.is_mixed = vv_cursor_u8(at);
     entry.owner = vv_cursor_u32(at);
     entry.bytes = vv_cursor_u64(at);
+    entry.total = vv_cursor_u64(at);
     array.type = vv_cursor_u8(at);
     array.dims = vv_cursor_u8(at);
     const uint8_t *bound = vv_cursor_take(at, sizeof array.bound);

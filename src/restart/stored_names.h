@@ -11,6 +11,7 @@ struct vv_stored_name {
     int is_mixed;                /* the ranks have said different things: nobody knows what it is */
     struct vv_array *array;      /* all of an array, or of a list; else as the lowest rank has it; or NULL */
     uint64_t bytes;              /* of a list: of all ranks; else of the lowest rank */
+    uint64_t total;              /* of all ranks, whatever it is */
     uint32_t owner;              /* the lowest rank that has it */
 };
 struct vv_stored_list {

@@ -253,11 +253,11 @@ static int look(struct vv_s3 *s3, struct varve_error *error) {
     return rc;
 }
 
-VARVE_API int varve_backend_open_s3(const struct varve_backend_request *request, struct varve_backend **out,
-                                    struct varve_error *error);
+VARVE_API int varve_backend_open2_s3(const struct varve_backend_request *request, struct varve_backend **out,
+                                     struct varve_error *error);
 
-int varve_backend_open_s3(const struct varve_backend_request *request, struct varve_backend **out,
-                          struct varve_error *error) {
+int varve_backend_open2_s3(const struct varve_backend_request *request, struct varve_backend **out,
+                           struct varve_error *error) {
     struct vv_s3 *s3 = calloc(1, sizeof *s3);
     if (!s3)
         return vv_s3_refuse(error, -ENOMEM, "cannot open s3://%.200s: %s", request->place, strerror(ENOMEM));

@@ -140,26 +140,6 @@ static int set_option(struct vv_s3_place *out, const char *name, const char *val
                         name);
 }
 
-static int read_options(const char *options, struct vv_s3_place *out, int *seen, struct varve_error *error) {
-    while (*options) {
-        char pair[512];
-        size_t size = strcspn(options, "&");
-        if (size >= sizeof pair)
-            return vv_s3_refuse(error, VARVE_SETTING, "a parameter of an s3:// address is too long");
-        memcpy(pair, options, size);
-        pair[size] = '\0';
-        options += size;
-        options += *options == '&';
-        char *value = strchr(pair, '=');
-        if (value)
-            *value++ = '\0';
-        int rc = set_option(out, pair, value, seen, error);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
 /* What neither the address nor the environment says. A server of one's own mostly has no name per bucket. */
 static int fill_in(struct vv_s3_place *out, int seen, struct varve_error *error) {
     const char *endpoint = from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
@@ -185,14 +165,15 @@ static int fill_in(struct vv_s3_place *out, int seen, struct varve_error *error)
     return 0;
 }
 
-int vv_s3_place_read(const char *place, const char *options, struct vv_s3_place *out, struct varve_error *error) {
+int vv_s3_place_read(const char *place, const struct varve_backend_option *options, struct vv_s3_place *out,
+                     struct varve_error *error) {
     size_t size = strcspn(place, "/");
     int seen = 0;
     *out = (struct vv_s3_place){.timeout_ms = TIMEOUT_MS, .patience_ms = PATIENCE_MS};
     int rc = read_bucket(place, size, out, error);
     if (rc == 0)
         rc = read_prefix(place[size] ? place + size + 1 : "", out, error);
-    if (rc == 0)
-        rc = read_options(options, out, &seen, error);
+    for (; rc == 0 && options->name; options++)
+        rc = set_option(out, options->name, options->value, &seen, error);
     return rc < 0 ? rc : fill_in(out, seen, error);
 }

@@ -88,7 +88,8 @@ struct vv_s3_place {
     unsigned patience_ms; /* of one request with all its repetitions */
 };
 
-int vv_s3_place_read(const char *place, const char *options, struct vv_s3_place *out, struct varve_error *error);
+int vv_s3_place_read(const char *place, const struct varve_backend_option *options, struct vv_s3_place *out,
+                     struct varve_error *error);
 
 /* ---- transport.c: one request ---- */
 struct vv_s3_sink { /* where the body of a good answer goes */
@@ -157,7 +158,7 @@ struct vv_s3_call {
     size_t header_count;
     const void *body;
     size_t body_size;
-    size_t expected; /* bytes of the answer, for its deadline */
+    size_t expected; /* more bytes for its deadline: of the answer, or of what shares the line with it */
     struct vv_s3_sink *sink;
     unsigned patience_ms; /* 0: that of the place */
     int is_quiet;         /* no line in the log when it fails */
@@ -165,10 +166,10 @@ struct vv_s3_call {
 
 void vv_s3_call_query(struct vv_s3_call *call, const char *name, const char *value);
 void vv_s3_call_header(struct vv_s3_call *call, const char *name, const char *value);
-/* Sends it, and again while that may help and patience lasts. 0: answer has a status of 2xx, or of 4xx that means
- * something to callers (304, 404, 412, 416). Otherwise an error, told in the log. */
 /* Why the last try failed, in words. */
 void vv_s3_tell(const struct vv_s3_answer *answer, char out[VV_S3_ABOUT]);
+/* Sends it, and again while that may help and patience lasts. 0: answer has a status of 2xx, or of 4xx that means
+ * something to callers (304, 404, 412, 416). Otherwise an error, told in the log. */
 int vv_s3_call(struct vv_s3 *s3, const struct vv_s3_call *call, struct vv_s3_answer *answer);
 void vv_s3_answer_clear(struct vv_s3_answer *answer);
 /* 404 as an error: -ENOENT only if the server says that the object is missing, and not the bucket. */

@@ -7,8 +7,10 @@
  * the two apart. It is looked at after every 412, since libcurl and proxies may repeat a request on their own.
  *
  * Up to a part, an object is one PUT. More of it are parts of a multipart upload, which appear together or not at all.
- * Some servers ignore the condition there, so the key is looked up before the parts are joined, too. */
+ * Some servers ignore the condition there, so the key is looked up before the parts are joined, too. Two parts are on
+ * their way while the next one is filled. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +20,20 @@
 #define PART_LEAST (16u << 20)
 #define PART_MOST (1u << 30)
 #define PARTS_MOST 10000
+#define SENDING_MOST 2
 #define WRITER_TEXT 33
 #define COMPLETE_TRIES 3
+
+/* A part on its way, in a thread of its own. */
+struct s3_part {
+    struct s3_upload *upload;
+    pthread_t thread;
+    int has_thread;
+    char *data; /* stays, for a later part */
+    size_t size, capacity;
+    size_t number; /* from 1 */
+    int rc;
+};
 
 struct s3_upload {
     struct varve_upload base;
@@ -32,6 +46,7 @@ struct s3_upload {
     char *id; /* of the multipart upload, or NULL: all is in buffer */
     char (*etags)[128];
     size_t parts;
+    struct s3_part sending[SENDING_MOST];
 };
 
 static struct vv_s3 *s3_of(const struct s3_upload *upload) {
@@ -67,6 +82,8 @@ int vv_s3_create(struct varve_backend *backend, const char *key, uint64_t size_h
 }
 
 static void upload_free(struct s3_upload *upload) {
+    for (size_t i = 0; i < SENDING_MOST; i++)
+        free(upload->sending[i].data);
     free(upload->key);
     free(upload->buffer);
     free(upload->id);
@@ -172,23 +189,79 @@ static int begin_parts(struct s3_upload *upload) {
     return upload->etags ? 0 : -ENOMEM;
 }
 
-static int send_part(struct s3_upload *upload) {
+static int put_part(const struct s3_part *part) {
+    const struct s3_upload *upload = part->upload;
     struct vv_s3_answer answer = {0};
-    struct vv_s3_call call = {.method = "PUT", .key = upload->key, .body = upload->buffer, .body_size = upload->used};
+    struct vv_s3_call call = {.method = "PUT",
+                              .key = upload->key,
+                              .body = part->data,
+                              .body_size = part->size,
+                              .expected = (SENDING_MOST - 1) * part->size};
     char number[24];
-    if (upload->parts == PARTS_MOST)
-        return -EFBIG;
-    snprintf(number, sizeof number, "%zu", upload->parts + 1);
+    snprintf(number, sizeof number, "%zu", part->number);
     vv_s3_call_query(&call, "partNumber", number);
     vv_s3_call_query(&call, "uploadId", upload->id);
     int rc = vv_s3_call(s3_of(upload), &call, &answer);
     if (rc == 0 && (answer.status / 100 != 2 || !*answer.etag || strpbrk(answer.etag, "<>&")))
         rc = -EIO;
     if (rc == 0)
-        memcpy(upload->etags[upload->parts++], answer.etag, sizeof answer.etag);
-    upload->used = 0;
+        memcpy(upload->etags[part->number - 1], answer.etag, sizeof answer.etag);
     vv_s3_answer_clear(&answer);
     return rc;
+}
+
+static void *run_part(void *arg) {
+    struct s3_part *part = arg;
+    part->rc = put_part(part);
+    return NULL;
+}
+
+/* Signals are for the threads of the program. Without a thread it is sent here. */
+static int start_part(struct s3_part *part) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    part->has_thread = pthread_create(&part->thread, NULL, run_part, part) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return part->has_thread ? 0 : put_part(part);
+}
+
+static int finish_part(struct s3_part *part) {
+    if (!part->has_thread)
+        return 0;
+    pthread_join(part->thread, NULL);
+    part->has_thread = 0;
+    return part->rc;
+}
+
+static int finish_parts(struct s3_upload *upload) {
+    int rc = 0;
+    for (size_t i = 0; i < SENDING_MOST; i++) {
+        int ended = finish_part(&upload->sending[i]);
+        rc = rc ? rc : ended;
+    }
+    return rc;
+}
+
+/* What is in buffer, which becomes that of the part before the last. Fails if that one has failed. */
+static int send_part(struct s3_upload *upload) {
+    if (upload->parts == PARTS_MOST)
+        return -EFBIG;
+    struct s3_part *part = &upload->sending[upload->parts % SENDING_MOST];
+    int rc = finish_part(part);
+    if (rc < 0)
+        return rc;
+    char *free_buffer = part->data;
+    size_t free_capacity = part->capacity;
+    *part = (struct s3_part){.upload = upload,
+                             .data = upload->buffer,
+                             .size = upload->used,
+                             .capacity = upload->capacity,
+                             .number = ++upload->parts};
+    upload->buffer = free_buffer;
+    upload->capacity = free_capacity;
+    upload->used = 0;
+    return start_part(part);
 }
 
 /* Room for more bytes in buffer, without going beyond a part. */
@@ -293,6 +366,8 @@ int vv_s3_upload_commit(struct varve_upload *base) {
     } else {
         if (upload->used)
             rc = send_part(upload);
+        int ended = finish_parts(upload);
+        rc = rc ? rc : ended;
         if (rc == 0)
             rc = join_parts(upload);
         if (rc < 0) /* not by halves: a join that was not answered either happened, or has nothing to join any more */
@@ -304,6 +379,7 @@ int vv_s3_upload_commit(struct varve_upload *base) {
 
 void vv_s3_upload_abort(struct varve_upload *base) {
     struct s3_upload *upload = (struct s3_upload *)base;
+    (void)finish_parts(upload);
     drop_parts(upload);
     upload_free(upload);
 }

@@ -88,10 +88,8 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
         return 0;
     return vv_error(error, -EFAULT,
                     "region %s changed at offset %" PRIu64
-                    ", and the tracker (%s) did not notice: a device or a registered buffer wrote it, or a thread"
-                    " during the call."
-                    " From now on all of it is looked at; protect it with VARVE_DEVICE_WRITES, or set tracker=none."
-                    " Earlier checkpoints of this session may hold old bytes of it",
+                    ", and the tracker (%s) did not notice: a device, a registered buffer or a thread wrote it."
+                    " Use VARVE_DEVICE_WRITES or tracker=none. Older checkpoints may hold old bytes",
                     audit.liar->name, audit.offset, vv_capture_tracker(save->memory->capture));
 }
 

@@ -10,7 +10,7 @@
 #include "save/save_private.h"
 
 #define WORTH_PERCENT 10u /* of the bytes: then it is worth some time */
-#define LOSSES 2u         /* in a row: once may be bad luck */
+#define LOSSES 2u         /* in a row: once may be bad luck; not after a rest, when it only did not pay again */
 #define REST_FIRST 3u
 #define REST_MOST 63u
 #define RECENT 128u     /* sources that homes may answer with */
@@ -107,7 +107,7 @@ static int learn(struct vv_save *save, double seconds, struct varve_error *error
     if (save->job->settings.dedup != VV_CHOOSE_DEDUP_AUTO)
         return 0;
     if (gain < cost && percent < WORTH_PERCENT) {
-        if (++rank_dedup->losses < LOSSES)
+        if (++rank_dedup->losses < LOSSES && rank_dedup->resting == 0)
             return say(save->rank_dedup, rank_dedup->exchange->ops->name, "it took more time than it saved this time");
         return rest(save);
     }

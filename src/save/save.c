@@ -29,7 +29,10 @@ static int ask_length(struct vv_region *region, struct varve_error *error) {
         return 0;
     int rc = region->callbacks.length(region->arg, &region->size);
     if (rc)
-        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its length callback returned %d", region->name, rc);
+        return vv_error(error, rc < 0 ? rc : -EIO,
+                        "region %s: the program's length callback failed, with %d; nothing was saved, and earlier "
+                        "checkpoints are as they were",
+                        region->name, rc);
     return 0;
 }
 

@@ -414,8 +414,10 @@ int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint6
     uint8_t *window = vv_malloc(WINDOW);
     int rc = window ? region->callbacks.save(region->arg, *at, window, size) : -ENOMEM;
     if (window && rc)
-        rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
-                      region->name, rc, (unsigned long long)*at);
+        rc = vv_error(error, rc < 0 ? rc : -EIO,
+                      "region %s: the program's save callback failed at byte %llu, with %d; nothing was saved, and "
+                      "earlier checkpoints are as they were",
+                      region->name, (unsigned long long)*at, rc);
     if (rc == 0)
         rc = vv_scan_piece(scan, *at / VV_GRANULE, (uint32_t)vv_granules(size), window);
     vv_free(window);

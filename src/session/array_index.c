@@ -39,9 +39,27 @@ static void put_region(struct vv_buf *out, const struct vv_region *region, const
     }
 }
 
+static uint32_t hash_of(const char *name) {
+    return (uint32_t)vv_digest(name, strlen(name)).low;
+}
+
+/* Entries are behind hashes of the names that this rank stores as something else: a device, a part of no array. A name
+ * that is an array of some ranks and something else of others is left out of the index, since a restart that asks the
+ * index would pass the others by. */
 static void put_regions(const struct vv_session *session, struct vv_buf *out) {
     const struct vv_regions *regions = &session->memory.regions;
     struct varve_array array;
+    uint32_t others = 0;
+    vv_buf_u32(out, 0);
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct vv_region *region = &regions->list[i];
+        if (!region->name || vv_is_ours(region->name) || is_indexed(region, &array))
+            continue;
+        vv_buf_u32(out, hash_of(region->name));
+        others++;
+    }
+    if (!out->failed)
+        vv_put32(out->data, others);
     for (size_t i = 0; i < regions->count; i++)
         if (is_indexed(&regions->list[i], &array))
             put_region(out, &regions->list[i], &array);
@@ -59,21 +77,52 @@ int vv_index_is_told(struct vv_session *session) {
 
 /* ---- what all ranks say ---- */
 
-/* Of each rank: its number, its bytes' length, its bytes. */
+/* What meets on the way to rank 0: the hashes, each once, and the frames of ranks. A frame: the rank's number, its
+ * bytes' length, its bytes. */
+struct said {
+    struct vv_buf others, frames;
+};
 #define FRAME_HEAD 8
-#define FRAMES_MOST ((size_t)128 << 20) /* rank 0 takes some times as much memory for a moment */
+#define SAID_MOST ((size_t)128 << 20) /* rank 0 takes some times as much memory for a moment */
 
-static int take_frames(void *arg, const void *data, size_t size) {
-    struct vv_buf *frames = arg;
-    if (frames->size + size > FRAMES_MOST)
-        return -E2BIG;
-    vv_buf_append(frames, data, size);
-    return frames->failed;
+static int by_hash(const void *a, const void *b) {
+    uint32_t x = vv_get32(a), y = vv_get32(b);
+    return x < y ? -1 : x > y;
 }
 
-static int give_frames(void *arg, struct vv_buf *out) {
-    const struct vv_buf *frames = arg;
-    vv_buf_append(out, frames->data, frames->size);
+static void keep_each_once(struct vv_buf *hashes) {
+    size_t count = hashes->size / 4, kept = 0;
+    if (count == 0 || hashes->failed)
+        return;
+    qsort(hashes->data, count, 4, by_hash);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || by_hash(hashes->data + 4 * i, hashes->data + 4 * (kept - 1)) != 0)
+            memmove(hashes->data + 4 * kept++, hashes->data + 4 * i, 4);
+    hashes->size = 4 * kept;
+}
+
+static int failed(const struct said *said) {
+    return said->others.failed ? said->others.failed : said->frames.failed;
+}
+
+static int take_said(void *arg, const void *data, size_t size) {
+    struct said *said = arg;
+    if (size < 4 || vv_get32(data) > (size - 4) / 4)
+        return -EPROTO;
+    size_t others = 4 * (size_t)vv_get32(data);
+    if (said->frames.size + said->others.size + size > SAID_MOST)
+        return -E2BIG;
+    vv_buf_append(&said->others, (const uint8_t *)data + 4, others);
+    vv_buf_append(&said->frames, (const uint8_t *)data + 4 + others, size - 4 - others);
+    keep_each_once(&said->others);
+    return failed(said);
+}
+
+static int give_said(void *arg, struct vv_buf *out) {
+    const struct said *said = arg;
+    vv_buf_u32(out, (uint32_t)(said->others.size / 4));
+    vv_buf_append(out, said->others.data, said->others.size);
+    vv_buf_append(out, said->frames.data, said->frames.size);
     return out->failed;
 }
 
@@ -134,12 +183,22 @@ static const uint8_t **sort_frames(const struct vv_buf *frames, uint32_t ranks, 
     return list;
 }
 
-static int make_index(const struct vv_buf *frames, uint32_t ranks, struct vv_buf *out, struct varve_error *error) {
+/* A name that only has the hash of another one is left out, too. */
+static void leave_out(struct vv_global_arrays *arrays, const struct vv_buf *others) {
+    for (size_t i = 0; i < arrays->count && others->size > 0; i++) {
+        uint8_t hash[4];
+        vv_put32(hash, hash_of(arrays->list[i].name));
+        arrays->list[i].is_ambiguous |= bsearch(hash, others->data, others->size / 4, 4, by_hash) != NULL;
+    }
+}
+
+static int make_index(const struct said *said, uint32_t ranks, struct vv_buf *out, struct varve_error *error) {
     struct vv_global_arrays arrays = {0};
-    const uint8_t **list = sort_frames(frames, ranks, error);
+    const uint8_t **list = sort_frames(&said->frames, ranks, error);
     int rc = list ? 0 : error->code;
     for (uint32_t i = 0; i < ranks && rc == 0; i++)
         rc = add_frame(&arrays, list[i], error);
+    leave_out(&arrays, &said->others);
     if (rc == 0 && arrays.count > 0)
         vv_index_encode(&arrays, ranks, out);
     vv_global_arrays_clear(&arrays);
@@ -147,19 +206,33 @@ static int make_index(const struct vv_buf *frames, uint32_t ranks, struct vv_buf
     return rc ? rc : out->failed;
 }
 
-/* Each rank's own frame, then those of all. */
+/* Of this rank, as put_regions has it. */
+static void begin_said(const struct vv_session *session, struct said *said) {
+    const struct vv_buf *own = &session->about.said;
+    size_t others = own->failed ? 0 : 4 * (size_t)vv_get32(own->data);
+    size_t entries = own->failed ? 0 : own->size - 4 - others;
+    vv_buf_init(&said->others);
+    vv_buf_init(&said->frames);
+    vv_buf_u32(&said->frames, session->job.comm->rank);
+    vv_buf_u32(&said->frames, (uint32_t)entries);
+    if (own->failed)
+        return;
+    vv_buf_append(&said->others, own->data + 4, others);
+    vv_buf_append(&said->frames, own->data + 4 + others, entries);
+    keep_each_once(&said->others);
+}
+
+/* What each rank says, then that of all. */
 int vv_index_gather(struct vv_session *session, struct vv_buf *made, struct varve_error *error) {
     struct varve_comm *comm = session->job.comm;
-    struct vv_buf frames;
-    const struct vv_merging merging = {take_frames, give_frames, &frames};
-    vv_buf_init(&frames);
-    vv_buf_u32(&frames, comm->rank);
-    vv_buf_u32(&frames, (uint32_t)session->about.said.size);
-    vv_buf_append(&frames, session->about.said.data, session->about.said.size);
+    struct said said;
+    const struct vv_merging merging = {take_said, give_said, &said};
+    begin_said(session, &said);
     int rc = vv_comm_merge(comm, &merging);
-    rc = rc ? rc : session->about.said.failed ? session->about.said.failed : frames.failed;
+    rc = rc ? rc : session->about.said.failed ? session->about.said.failed : failed(&said);
     if (rc == 0 && vv_comm_is_root(comm))
-        rc = make_index(&frames, comm->ranks, made, error);
-    vv_buf_clear(&frames);
+        rc = make_index(&said, comm->ranks, made, error);
+    vv_buf_clear(&said.others);
+    vv_buf_clear(&said.frames);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }

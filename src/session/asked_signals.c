@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "session/asked.h"
 
@@ -14,6 +15,7 @@ static struct taken {
     atomic_uint count;
     struct sigaction former; /* written before our handler can run */
     unsigned users;          /* sessions */
+    _Atomic pid_t process;   /* whose sessions they are; not that of a child of fork */
     int was_replaced;        /* the program has put a handler of its own in the place of ours */
 } taken[_NSIG];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -22,12 +24,28 @@ int vv_signal_number(int choice) {
     return numbers[choice];
 }
 
+/* As if ours had never been there: the signal ends the process. All calls are safe in handlers. */
+static void do_default(int number) {
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    (void)sigaction(number, &action, NULL);
+    (void)raise(number);
+    (void)pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+}
+
+/* A child of fork inherits it, but has no session that would end the child. */
 static void on_signal(int number, siginfo_t *info, void *context) {
     const struct sigaction *former = &taken[number].former;
     int before = errno;
-    atomic_fetch_add_explicit(&taken[number].count, 1, memory_order_relaxed);
+    int is_child = atomic_load_explicit(&taken[number].process, memory_order_relaxed) != getpid();
+    if (!is_child)
+        atomic_fetch_add_explicit(&taken[number].count, 1, memory_order_relaxed);
     if (former->sa_flags & SA_SIGINFO)
         former->sa_sigaction(number, info, context);
+    else if (former->sa_handler == SIG_DFL && is_child)
+        do_default(number);
     else if (former->sa_handler != SIG_DFL && former->sa_handler != SIG_IGN)
         former->sa_handler(number);
     errno = before;
@@ -57,6 +75,9 @@ int vv_signal_take(int number) {
     struct sigaction now;
     pthread_mutex_lock(&lock);
     int rc = sigaction(number, NULL, &now) == 0 ? 0 : -errno;
+    if (one->process != getpid()) /* the sessions of the parent are not ours */
+        one->users = 0;
+    one->process = getpid();
     if (rc == 0 && !is_ours(&now)) {
         one->was_replaced |= one->users > 0;
         rc = install(number, &now);

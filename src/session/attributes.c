@@ -30,8 +30,9 @@ static int set(struct vv_buf *texts, const char *name, const char *value, struct
         return 0;
     }
     int rc = made.failed ? vv_error(error, -ENOMEM, "no memory for attribute %s", name)
-                         : vv_error(error, -E2BIG, "attribute %s: all of them together have at most %d bytes", name,
-                                    VV_ATTRIBUTES_MOST);
+                         : vv_error(error, -E2BIG,
+                                    "attribute %s: all of them together have at most %d bytes; nothing was changed",
+                                    name, VV_ATTRIBUTES_MOST);
     vv_buf_clear(&made);
     return rc;
 }
@@ -39,7 +40,8 @@ static int set(struct vv_buf *texts, const char *name, const char *value, struct
 int vv_session_attribute(struct vv_session *session, const char *name, const char *value, struct varve_error *error) {
     struct vv_buf *texts = &session->about.attributes;
     if (!name || name[0] == '\0' || strlen(name) > VV_ATTRIBUTE_NAME_MAX)
-        return vv_error(error, -EINVAL, "the name of an attribute has 1 to %d bytes", VV_ATTRIBUTE_NAME_MAX);
+        return vv_error(error, -EINVAL, "attribute %.40s: its name must have 1 to %d bytes", name ? name : "NULL",
+                        VV_ATTRIBUTE_NAME_MAX);
     if (!vv_comm_is_root(session->job.comm))
         return 0;
     int rc = set(texts, name, value, error);

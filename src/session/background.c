@@ -8,7 +8,7 @@
  * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (heartbeat, forget,
  * prune) goes on behind, and the next call that begins, chooses or ends anything waits for it. */
 #include <errno.h>
-#include <time.h>
+#include <signal.h>
 
 #include "base/alloc.h"
 #include "memory/signals.h"
@@ -28,34 +28,17 @@ struct vv_background_thread {
     pthread_cond_t changed;
     enum state state;
     int is_closing, has_thread;
+    sigset_t signals;   /* of the thread that has the lock by vv_background_lock, as they were before */
     unsigned sample_ms; /* when to look at the written pages again; 0: not in this epoch */
 };
 
-static void *open_lock(struct vv_background_thread *own) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&own->lock, NULL);
-    pthread_cond_init(&own->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return own;
-}
-
 /* With the lock: wait for something to do, and sample in between. */
 static void rest(struct vv_background_thread *own) {
-    struct timespec until;
     if (own->sample_ms == 0) {
         pthread_cond_wait(&own->changed, &own->lock);
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += own->sample_ms / 1000;
-    until.tv_nsec += (long)(own->sample_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    int rc = pthread_cond_timedwait(&own->changed, &own->lock, &until);
+    int rc = vv_cond_wait_until(&own->changed, &own->lock, vv_clock_ns() + own->sample_ms * UINT64_C(1000000));
     if (rc == ETIMEDOUT && own->state == IDLE)
         own->sample_ms = vv_capture_sample(own->session->memory.capture);
 }
@@ -96,7 +79,8 @@ int vv_background_open(struct vv_session *session, struct varve_error *error) {
     if (!own)
         return vv_error(error, -ENOMEM, "no memory for a session");
     own->session = session;
-    open_lock(own);
+    pthread_mutex_init(&own->lock, NULL);
+    vv_cond_init(&own->changed);
     if (vv_is_in_background(&session->memory)) {
         own->has_thread = 1;
         int rc = vv_thread_start(&own->thread, fly, own);
@@ -137,10 +121,10 @@ void vv_background_close(struct vv_session *session) {
 void vv_background_start(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
     session->background.is_flying = 1;
-    pthread_mutex_lock(&own->lock);
+    vv_background_lock(session);
     own->state = FLYING;
     pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->lock);
+    vv_background_unlock(session);
 }
 
 void vv_background_land(struct vv_session *session) {
@@ -227,20 +211,26 @@ int vv_background_test(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
         return 1;
-    pthread_mutex_lock(&own->lock);
+    vv_background_lock(session);
     uint64_t is_written = own->state == WRITTEN || is_told_early(session);
-    pthread_mutex_unlock(&own->lock);
+    vv_background_unlock(session);
     struct varve_comm *comm = vv_comm_of_caller(session);
     int rc = comm->ops->reduce_min(comm, &is_written, 1);
     return rc ? rc : (int)is_written;
 }
 
+/* No signals, as in try_to_release. */
 void vv_background_lock(struct vv_session *session) {
+    sigset_t before;
+    vv_signals_block(&before);
     pthread_mutex_lock(&session->background.thread->lock);
+    session->background.thread->signals = before;
 }
 
 void vv_background_unlock(struct vv_session *session) {
+    sigset_t before = session->background.thread->signals;
     pthread_mutex_unlock(&session->background.thread->lock);
+    vv_signals_restore(&before);
 }
 
 void vv_background_sample(struct vv_session *session) {

@@ -19,15 +19,6 @@
 #include "session/session_private.h"
 
 #define HOOK "varve_preload_each_1" /* preload/allocator.c */
-#define RANGES_MOST 1023
-
-struct vv_ranges {
-    uint64_t count;
-    struct {
-        uint64_t begin, end;
-    } list[RANGES_MOST]; /* ascending */
-    uint64_t spare;
-};
 
 /* ---- addresses ---- */
 
@@ -43,7 +34,7 @@ static int fill_ranges(struct vv_ranges *ranges, struct vv_maps *maps, uint64_t 
             ranges->list[ranges->count - 1].end = map.end;
             continue;
         }
-        if (ranges->count == RANGES_MOST)
+        if (ranges->count == VV_RANGES_MOST)
             return 0;
         ranges->list[ranges->count].begin = map.start;
         ranges->list[ranges->count++].end = map.end;
@@ -64,7 +55,7 @@ static int take_ranges(struct vv_ranges *ranges, struct varve_error *error) {
     return rc < 0 ? vv_error(error, rc, "which addresses the process has in use cannot be read: %s", strerror(-rc)) : 0;
 }
 
-static int is_address(const struct vv_ranges *ranges, uint64_t word) {
+int vv_ranges_has(const struct vv_ranges *ranges, uint64_t word) {
     size_t low = 0, high = (size_t)ranges->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -79,7 +70,7 @@ static int is_address(const struct vv_ranges *ranges, uint64_t word) {
 /* What came from a store may be anything. */
 static int are_ranges(const struct vv_ranges *ranges) {
     uint64_t last = 0;
-    if (ranges->count == 0 || ranges->count > RANGES_MOST)
+    if (ranges->count == 0 || ranges->count > VV_RANGES_MOST)
         return 0;
     for (size_t i = 0; i < ranges->count; i++) {
         if (ranges->list[i].begin < last || ranges->list[i].end <= ranges->list[i].begin)
@@ -102,7 +93,7 @@ static int search_pages(void *arg, uint64_t offset, uint64_t length, int is_unto
     uint64_t low = ranges->list[0].begin, above = ranges->list[ranges->count - 1].end - low;
     const uint64_t *words = (const uint64_t *)searching->block->ptr + offset / sizeof *words;
     for (size_t i = 0; i < length / sizeof *words && !is_untouched; i++)
-        if (words[i] - low < above && is_address(ranges, words[i])) {
+        if (words[i] - low < above && vv_ranges_has(ranges, words[i])) {
             searching->found = offset + i * sizeof *words;
             return 1;
         }
@@ -125,10 +116,12 @@ static int is_checked(const struct vv_session *session) {
     return session->job.settings.heap == VV_CHOOSE_HEAP_DATA;
 }
 
-static int check_blocks(struct vv_heap *heap, struct varve_error *error) {
-    int rc = vv_pointers_compare(heap, heap->pointers, error);
+static int check_blocks(struct vv_heap *heap, const struct vv_regions *regions, struct varve_error *error) {
+    int rc = heap->fixed ? 0 : vv_pointers_compare(heap, heap->pointers, error);
     if (rc == 0 && !are_ranges(heap->ranges))
         rc = vv_error(error, VARVE_CORRUPT, "region " VV_HEAP_ADDRESSES " does not hold ranges of addresses");
+    if (rc == 0 && heap->fixed)
+        return vv_fixed_came_back(heap, regions, error);
     for (size_t i = 0; i < heap->count && rc == 0; i++) {
         rc = search(heap->ranges, &heap->list[i], error);
         heap->list[i].is_searched = 1;
@@ -138,9 +131,9 @@ static int check_blocks(struct vv_heap *heap, struct varve_error *error) {
 
 int vv_heap_came_back(struct vv_session *session, int is_all, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap;
-    if (!heap->each || !is_checked(session))
+    if (!heap->each || (!is_checked(session) && !heap->fixed))
         return 0;
-    return vv_comm_agree(session->job.comm, is_all ? check_blocks(heap, error) : 0, error);
+    return vv_comm_agree(session->job.comm, is_all ? check_blocks(heap, &session->memory.regions, error) : 0, error);
 }
 
 int vv_heap_tell_ranges(void *arg, struct varve_memory *out) {
@@ -196,8 +189,8 @@ struct span {
 };
 
 static int is_named_memory(const struct vv_region *region) {
-    return region->name && !vv_is_about(region->name) && !vv_is_heap(region->name) && !region->is_callback &&
-           !region->is_ended && region->ptr && region->size > 0;
+    return region->name && !vv_is_ours(region->name) && !region->is_callback && !region->is_ended && region->ptr &&
+           region->size > 0;
 }
 
 static int by_begin(const void *a, const void *b) {
@@ -218,7 +211,8 @@ static size_t join_spans(struct span *list, size_t count) {
     return joined;
 }
 
-static int refuse_part(const struct vv_heap_block *block, const struct vv_regions *regions, struct varve_error *error) {
+static int refuse_part(const struct vv_heap_block *block, const struct vv_regions *regions, int is_fixed,
+                       struct varve_error *error) {
     uintptr_t begin = (uintptr_t)block->ptr, end = begin + block->size;
     const char *name = "?";
     for (size_t i = 0; i < regions->count; i++) {
@@ -226,9 +220,12 @@ static int refuse_part(const struct vv_heap_block *block, const struct vv_region
         if (is_named_memory(region) && (uintptr_t)region->ptr < end && (uintptr_t)region->ptr + region->size > begin)
             name = region->name;
     }
-    return vv_error(error, -ENOTSUP,
-                    "allocation %s of %zu bytes lies in part in region %s: name all of it (varve_protect) or none",
-                    block->name, block->size, name);
+    return vv_error(
+        error, -ENOTSUP,
+        is_fixed ? "%s of %zu bytes lies in part in region %s: all memory of the program is stored; take "
+                   "that varve_protect out"
+                 : "allocation %s of %zu bytes lies in part in region %s: name all of it (varve_protect) or none",
+        block->name, block->size, name);
 }
 
 /* A block that named regions cover is left out: twice in a checkpoint, nothing would say which of the two a restart
@@ -252,7 +249,7 @@ static int leave_named(struct vv_heap *heap, const struct vv_regions *regions, s
         int is_touched = at < count && spans[at].begin < end;
         int is_covered = is_touched && spans[at].begin <= begin && spans[at].end >= end;
         if (rc == 0 && is_touched && !is_covered)
-            rc = refuse_part(&block, regions, error);
+            rc = refuse_part(&block, regions, heap->fixed != NULL, error);
         if (is_covered)
             vv_free(block.name);
         else
@@ -274,14 +271,21 @@ int vv_heap_take(const struct vv_heap *heap, const struct vv_regions *regions, s
     for (size_t i = 0; i < now.count && rc == 0; i++)
         if (now.list[i].why)
             rc = vv_error(error, -ENOTSUP,
-                          "allocation %s of %zu bytes cannot be told from others when it comes back: %s",
+                          heap->fixed ? "%s of %zu bytes cannot come back: %s"
+                                      : "allocation %s of %zu bytes cannot be told from others when it comes back: %s",
                           now.list[i].name, now.list[i].size, now.list[i].why);
+    if (now.count > 1)
+        qsort(now.list, now.count, sizeof *now.list, by_name);
+    for (size_t i = 1; i < now.count && rc == 0; i++) /* only one of them would be stored */
+        if (by_name(&now.list[i - 1], &now.list[i]) == 0)
+            rc = vv_error(error, -ENOTSUP,
+                          "%s is there twice, and cannot be told apart when it comes back: give libraries of the "
+                          "program names that differ in the first 95 bytes",
+                          now.list[i].name);
     if (rc) {
         clear_blocks(&now);
         return vv_error_default(error, rc, "no memory to protect the program's allocations");
     }
-    if (now.count > 1)
-        qsort(now.list, now.count, sizeof *now.list, by_name);
     *out = now;
     return 0;
 }
@@ -309,7 +313,9 @@ void vv_heap_remember(struct vv_session *session) {
     const struct vv_heap *heap = &session->about.heap;
     struct vv_heap_past *past = &session->about.heap_past;
     forget_past(past);
-    if (!heap->each)
+    if (heap->fixed)
+        vv_fixed_remember(&session->about.heap);
+    if (!heap->each || heap->fixed)
         return;
     past->list = vv_calloc(heap->count + 1, sizeof *past->list);
     past->is_known = past->list != NULL;
@@ -349,6 +355,8 @@ void vv_heap_tell_others(struct vv_session *session) {
 
 int vv_heap_search(struct vv_session *session, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap;
+    if (heap->fixed)
+        return vv_fixed_search(heap, error);
     int rc = heap->each ? take_ranges(heap->ranges, error) : 0;
     if (rc == 0 && heap->each)
         vv_pointers_take(heap, heap->pointers);
@@ -371,14 +379,32 @@ static int is_library(void) {
     return strncmp(slash ? slash + 1 : info.dli_fname, "libvarve", 8) == 0;
 }
 
+static int is_fixed(void) {
+    int (*fixed)(size_t, int);
+    *(void **)&fixed = dlsym(RTLD_DEFAULT, VV_FIXED_HOOK);
+    return fixed && fixed(0, 0) == 1;
+}
+
+/* All ranks are started in the same way. */
+static int check_mode(int choice, struct varve_error *error) {
+    if ((choice == VV_CHOOSE_HEAP_FIXED) == is_fixed())
+        return 0;
+    return vv_error(error, -ENOTSUP,
+                    is_fixed() ? "heap: this process was started by `varve run --fixed`, but heap=fixed is not set, or "
+                                 "rank 0 was started otherwise"
+                               : "heap: heap=fixed is set, or rank 0 was started by `varve run --fixed`, but this "
+                                 "process was not");
+}
+
 void vv_heap_settle(struct vv_settings *settings) {
     if (settings->heap == VV_CHOOSE_HEAP_AUTO && dlsym(RTLD_DEFAULT, HOOK))
-        settings->heap = VV_CHOOSE_HEAP_DATA;
+        settings->heap = is_fixed() ? VV_CHOOSE_HEAP_FIXED : VV_CHOOSE_HEAP_DATA;
 }
 
 int vv_heap_open(struct vv_session *session, struct varve_error *error) {
     struct vv_heap *heap = &session->about.heap;
     int choice = (int)session->job.settings.heap;
+    (void)is_fixed(); /* with every setting: libvarve_preload tells of programs that open no session */
     if (choice == VV_CHOOSE_HEAP_AUTO && dlsym(RTLD_DEFAULT, HOOK))
         return vv_error(error, -ENOTSUP,
                         "heap: `varve run` has started this rank but not rank 0: it starts all or none");
@@ -393,6 +419,11 @@ int vv_heap_open(struct vv_session *session, struct varve_error *error) {
     if (!heap->ranges || !heap->pointers)
         return vv_error(error, -ENOMEM, "no memory for a session");
     *(void **)&heap->each = dlsym(RTLD_DEFAULT, HOOK);
+    if (heap->each && check_mode(choice, error) != 0)
+        return -ENOTSUP;
+    heap->fixed = heap->each && is_fixed() ? vv_fixed_create() : NULL;
+    if (heap->each && is_fixed() && !heap->fixed)
+        return vv_error(error, -ENOMEM, "no memory for a session");
     return heap->each ? 0
                       : vv_error(error, -ENOTSUP,
                                  "heap: libvarve_preload is not loaded: start the program by `varve run -- PROGRAM`, "
@@ -404,6 +435,8 @@ void vv_heap_close(struct vv_session *session) {
     forget_past(&session->about.heap_past);
     vv_free(session->about.heap.ranges);
     vv_free(session->about.heap.pointers);
+    vv_fixed_destroy(session->about.heap.fixed);
+    session->about.heap.fixed = NULL;
     session->about.heap.ranges = NULL;
     session->about.heap.pointers = NULL;
 }

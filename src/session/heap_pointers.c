@@ -109,7 +109,7 @@ int vv_pointers_compare(const struct vv_heap *heap, const struct vv_pointers *st
         return vv_error(error, -ENOTSUP,
                         "a variable of the program (offset 0x%" PRIx64
                         ") pointed to allocation %s at the checkpoint, and points to %s now: pointers do not come back."
-                        " Copy where the program swaps pointers, or name the memory (varve_protect)",
+                        " Copy data, do not swap pointers, or name the memory (varve_protect)",
                         offset, name_of_block(heap, stored->list[i].block),
                         block ? block->name : "no begin of an allocation");
     }

@@ -1,5 +1,6 @@
 /* What the program protects. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/array.h"
@@ -87,7 +88,8 @@ static int ask_region(struct vv_session *session, struct vv_region *region, stru
     struct varve_memory memory = {.size = sizeof memory, .array = {.size = sizeof memory.array}};
     int rc = region->ask(region->arg, &memory);
     if (rc)
-        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: the function that tells where it is returned %d",
+        return vv_error(error, rc < 0 ? rc : -EIO,
+                        "region %s: the program's function that tells where it is failed, with %d; nothing was begun",
                         region->name, rc);
     rc = check_memory(region->name, &memory, error);
     if (rc)
@@ -141,6 +143,9 @@ static int protect_blocks(struct vv_session *session, struct varve_error *error)
             region->arg = &heap->list[i];
         else
             rc = vv_session_protect_moving(session, heap->list[i].name, tell_block, &heap->list[i]);
+        region = heap->fixed ? vv_regions_find(&session->memory.regions, heap->list[i].name) : NULL;
+        if (region && strcmp(region->name, VV_HEAP_ARENA) == 0)
+            region->resize = vv_fixed_resize;
     }
     if (rc == 0 && !vv_regions_find(&session->memory.regions, VV_HEAP_ADDRESSES))
         rc = vv_session_protect_moving(session, VV_HEAP_ADDRESSES, vv_heap_tell_ranges, heap->ranges);
@@ -156,10 +161,13 @@ void vv_tell_protected(struct vv_session *session) {
     if (session->about.is_told || !vv_comm_is_root(session->job.comm))
         return;
     for (size_t i = 0; i < regions->count; i++)
-        named += regions->list[i].name && !vv_is_about(regions->list[i].name) && !vv_is_heap(regions->list[i].name);
+        named += regions->list[i].name && !vv_is_ours(regions->list[i].name);
     for (size_t i = 0; i < heap->count; i++)
         bytes += heap->list[i].size;
-    if (heap->count > 0)
+    if (heap->fixed)
+        vv_log_note(&session->job.log,
+                    "address-true mode (experimental): heap and static variables are protected here");
+    else if (heap->count > 0)
         vv_log_note(&session->job.log,
                     "%zu allocations without names are protected here, %zu bytes; those below VARVE_PRELOAD_LEAST (64K "
                     "unless set) are not",

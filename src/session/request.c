@@ -13,14 +13,15 @@
 static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
     uint64_t least = session->job.lineage.has_saved ? session->job.lineage.next_version : 0, version = (uint64_t)given;
     if (given < 0)
-        return vv_error(error, -EINVAL, "version %" PRId64 " is below 0", given);
+        return vv_error(error, -EINVAL, "version %" PRId64 " of %s is below 0: give 0 or more", given,
+                        session->job.name);
     if (session->job.lineage.tries > 0 && session->job.lineage.tried_version > least)
         least = session->job.lineage.tried_version;
     if (version < least)
         return vv_error(error, -EINVAL,
-                        "version %" PRIu64 " is too low, %" PRIu64
+                        "version %" PRIu64 " of %s is too low, %" PRIu64
                         " is the next: versions rise; restart from an older one to go back",
-                        version, least);
+                        version, session->job.name, least);
     return 0;
 }
 
@@ -46,6 +47,13 @@ static uint32_t is_parent_lost(struct vv_session *session) {
     return rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT;
 }
 
+static uint64_t protected_bytes(const struct vv_regions *regions) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        bytes += regions->list[i].name ? regions->list[i].size : 0;
+    return bytes;
+}
+
 /* The generation may have changed since the last attempt; the leader knows. */
 static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out, int *is_gathered,
                          struct varve_error *error) {
@@ -58,7 +66,7 @@ static int begin_attempt(struct vv_session *session, uint64_t version, struct vv
         told.attempt.generation = vv_lease_generation(session->job.lease);
     if (vv_comm_is_root(session->job.comm)) {
         told.is_anew = is_parent_lost(session);
-        told.is_gathered = (uint32_t)vv_team_wants(&session->outputs);
+        told.is_gathered = (uint32_t)vv_team_wants(&session->outputs, protected_bytes(&session->memory.regions));
     }
     int rc = vv_comm_follow(session->job.comm, 0, &told, sizeof told, VV_COMM_ROOT, error);
     if (rc)
@@ -131,6 +139,24 @@ static uint32_t shared_writer_of(void *arg, uint32_t node, uint32_t local) {
     return vv_team_writer_of(arg, node, local);
 }
 
+/* What this rank has done. */
+static struct vv_tally tally_of(const struct vv_save *save) {
+    const struct vv_details *stats = &save->outcome.stats;
+    uint32_t rank = save->job->comm->rank;
+    struct vv_tally tally = {.sums = {[VV_TALLY_PROTECTED] = stats->bytes_protected,
+                                      [VV_TALLY_CHANGED] = stats->bytes_changed,
+                                      [VV_TALLY_ZERO] = stats->bytes_zero,
+                                      [VV_TALLY_KNOWN] = stats->bytes_known,
+                                      [VV_TALLY_ELSEWHERE] = stats->bytes_elsewhere,
+                                      [VV_TALLY_NEW] = stats->bytes_new,
+                                      [VV_TALLY_REWRITTEN] = stats->bytes_rewritten,
+                                      [VV_TALLY_STORED] = stats->bytes_stored,
+                                      [VV_TALLY_METADATA] = stats->bytes_metadata}};
+    tally.changed = vv_spread_of(stats->bytes_changed, rank);
+    tally.took = vv_spread_of(save->outcome.sealed_ns - save->plan.begun_ns, rank);
+    return tally;
+}
+
 /* All ranks have written, or failed to: the record, or the end of the attempt. */
 static int commit(struct vv_session *session, int *may_retry, struct varve_error *error) {
     struct vv_save *save = session->save;
@@ -144,8 +170,10 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
         rc = vv_team_learn(&session->outputs, save->output->plan.is_gathered,
                            save->outcome.sealed_ns - save->plan.begun_ns, save->sums.fresh + save->sums.rewritten,
                            error);
+    session->request.tally = tally_of(save);
     if (rc == 0) /* all ranks have said yes */
-        rc = vv_leaders_commit(&session->job, &save->plan.attempt, &map, &writers_digest, error);
+        rc = vv_leaders_commit(&session->job, &save->plan.attempt, &map, &session->request.tally, &writers_digest,
+                               error);
     if (rc == 0)
         vv_save_accept(save, writers_digest);
     else
@@ -153,9 +181,23 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
     return rc;
 }
 
+static void log_request(struct vv_session *session) {
+    const struct vv_request *request = &session->request;
+    struct vv_logged logged = {.version = request->version,
+                               .result = request->result,
+                               .error = &request->error,
+                               .durable_ns = request->durable_ns - request->begun_ns,
+                               .idle_ns = request->idle_ns,
+                               .stats = &request->stats,
+                               .tally = &session->request.tally};
+    vv_session_log_checkpoint(session->about.log, &logged);
+}
+
 /* The request is over: whoever asks will be told from now on. */
 static void end_request(struct vv_session *session, int result, const struct varve_error *error) {
     struct vv_request *request = &session->request;
+    if (result == 0) /* before anybody may ask for it, or forget it */
+        vv_tiers_add(session->background.tiers, &session->save->plan.attempt);
     vv_background_lock(session);
     if (session->save)
         request->stats = session->save->outcome.stats;
@@ -167,6 +209,7 @@ static void end_request(struct vv_session *session, int result, const struct var
         request->error = *error;
     request->durable_ns = vv_clock_ns();
     request->is_done = 1;
+    log_request(session);
     end_save(session);
     vv_background_tell(session);
     vv_background_unlock(session);
@@ -296,8 +339,8 @@ static int tell_earlier(const struct vv_request *earlier, int64_t version, int r
         return rc;
     }
     vv_error(error, earlier->result,
-             "version %" PRId64 " was begun; version %" PRIu64
-             " had failed after its call had returned, and nothing is missing from the next: %.300s",
+             "version %" PRId64 " was begun, and nothing is missing from it; version %" PRIu64
+             " had failed after its call had returned: %.390s",
              version, earlier->version, earlier->error.text);
     error->rank = earlier->error.rank;
     return VARVE_EARLIER_FAILED;
@@ -374,12 +417,32 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     return rc ? rc : is_there;
 }
 
+static const char *const capture_names[] = {"auto", "sync", "trap", "frozen", "held"};
+
+static void log_call(struct vv_session *session) {
+    const struct vv_request *request = &session->request;
+    vv_background_lock(session); /* a sample may be freeing regions */
+    const char *tracker = vv_capture_tracker(session->memory.capture);
+    vv_background_unlock(session);
+    struct vv_logged_call call = {request->version, request->blocked_ns, request->waited_ns,
+                                  capture_names[session->memory.capturing], tracker};
+    vv_session_log_call(session->about.log, &call);
+}
+
+/* The one before has landed, perhaps just now: what varve_need saw of it was the time so far. */
+static void note_durable(struct vv_session *session) {
+    const struct vv_request *last = &session->request;
+    if (last->begun_ns && last->is_done && last->result == 0)
+        vv_schedule_durable(&session->schedule, vv_request_seconds(last));
+}
+
 int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
     struct varve_error why = {0};
     struct vv_request earlier = {0};
     uint64_t begin = vv_clock_ns();
     vv_background_land(session);
     uint64_t landed = vv_clock_ns();
+    note_durable(session);
     int rc = may_begin(session, version, &why);
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
         if (rc < 0)
@@ -401,6 +464,7 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     session->request.blocked_ns = vv_clock_ns() - begin;
     session->request.waited_ns = landed - begin;
     vv_background_unlock(session);
+    log_call(session);
     vv_schedule_made(&session->schedule, begin, vv_clock_ns(), landed - begin);
     if (rc == 0)
         vv_asked_begun(&session->asked);
@@ -413,6 +477,28 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
 
 /* ---- asking ---- */
 
+/* Is there a tier to ask? The same on all ranks. */
+static int is_unsettled(const struct vv_session *session) {
+    const struct vv_request *request = &session->request;
+    return session->job.settings.durable > 1 && request->begun_ns != 0 && request->result == 0 && !request->is_settled;
+}
+
+int vv_request_settle(struct vv_session *session, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    struct varve_error why = {.rank = -1};
+    if (session->background.is_closing)
+        vv_tiers_limit(session->background.tiers);
+    if (is_unsettled(session)) {
+        int rc = vv_tiers_wait(session->background.tiers, (unsigned)session->job.settings.durable, &why);
+        request->tier_result = vv_comm_agree(vv_comm_of_caller(session), rc, &why);
+        request->tier_error = why;
+        request->is_settled = 1;
+    }
+    if (request->tier_result)
+        *error = request->tier_error;
+    return request->tier_result;
+}
+
 int vv_session_wait(struct vv_session *session, struct varve_error *error) {
     struct vv_request *request = &session->request;
     vv_background_wait(session);
@@ -420,11 +506,26 @@ int vv_session_wait(struct vv_session *session, struct varve_error *error) {
         request->is_told = 1;
         *error = request->error;
     }
-    return request->result;
+    return request->result ? request->result : vv_request_settle(session, error);
+}
+
+/* 1, 0, or an error of the group. Rank 0 knows. */
+static int test_tier(struct vv_session *session) {
+    struct varve_comm *comm = vv_comm_of_caller(session);
+    uint64_t is_there =
+        (uint64_t)vv_tiers_is_settled(session->background.tiers, (unsigned)session->job.settings.durable);
+    if (!is_unsettled(session))
+        return 1;
+    int rc = comm->ops->reduce_min(comm, &is_there, 1);
+    return rc ? rc : (int)is_there;
 }
 
 int vv_session_test(struct vv_session *session, struct varve_error *error) {
     int rc = vv_background_test(session);
+    if (rc == 1 && session->job.settings.durable > 1) {
+        vv_background_wait(session);
+        rc = test_tier(session);
+    }
     if (rc < 0)
         return vv_error(error, rc, "the processes of the job cannot talk to each other any more: %s",
                         varve_error_text(rc));
@@ -435,7 +536,6 @@ int vv_session_test(struct vv_session *session, struct varve_error *error) {
 }
 
 static void note_capture(const struct vv_session *session, struct vv_details *stats) {
-    static const char *const names[] = {"auto", "sync", "trap", "frozen", "held"};
     struct vv_capture_sums sums;
     vv_capture_sums(session->memory.capture, &sums);
     stats->bytes_staged = sums.bytes_staged;
@@ -449,10 +549,21 @@ static void note_capture(const struct vv_session *session, struct vv_details *st
     stats->pages_ahead = sums.ahead_pages;
     stats->pages_trapped = sums.trapped_pages;
     stats->bytes_memory = vv_memory_most();
-    strncpy(stats->capture, names[session->memory.capturing], sizeof stats->capture - 1);
+    strncpy(stats->capture, capture_names[session->memory.capturing], sizeof stats->capture - 1);
     strncpy(stats->capture_reason, sums.reason ? sums.reason : "", sizeof stats->capture_reason - 1);
     strncpy(stats->tracker, vv_capture_tracker(session->memory.capture), sizeof stats->tracker - 1);
     strncpy(stats->tracker_reason, vv_capture_reason(session->memory.capture), sizeof stats->tracker_reason - 1);
+}
+
+static void note_tiers(struct vv_session *session, struct vv_details *stats) {
+    struct vv_tiers_counts counts;
+    vv_tiers_count(session->background.tiers, &counts);
+    stats->tiers_moved = counts.moved;
+    stats->tiers_passed = counts.passed;
+    stats->tiers_failed = counts.failed;
+    stats->tiers_bytes = counts.bytes;
+    stats->tiers_seconds = (double)counts.moving_ns * 1e-9;
+    stats->tiers_back = counts.back;
 }
 
 void vv_session_stats(struct vv_session *session, struct vv_details *out) {
@@ -465,7 +576,8 @@ void vv_session_stats(struct vv_session *session, struct vv_details *out) {
     out->seconds_waited = (double)request->waited_ns * 1e-9;
     if (request->is_done && request->begun_ns)
         out->seconds_durable = (double)(request->durable_ns - request->begun_ns) * 1e-9;
+    note_capture(session, out); /* a sample may be freeing regions */
     vv_background_unlock(session);
-    note_capture(session, out);
+    note_tiers(session, out);
     vv_restarted_tell(session, out);
 }

@@ -6,10 +6,17 @@
 #include "store/read_costs.h"
 
 static struct vv_restart_context context_of(struct vv_session *session) {
-    return (struct vv_restart_context){.job = &session->job,
-                                       .memory = &session->memory,
-                                       .replicas = session->outputs.replicas.count,
-                                       .has_begun = session->request.begun_ns != 0};
+    const struct vv_schedule *schedule = &session->schedule;
+    int is_asking = (schedule->interval == VV_CHOOSE_INTERVAL_AUTO || schedule->has_end) && !schedule->has_made;
+    session->restarted.told = (struct vv_told_costs){-1, -1};
+    return (struct vv_restart_context){
+        .job = &session->job,
+        .memory = &session->memory,
+        .replicas = session->outputs.replicas.count,
+        .has_begun = session->request.begun_ns != 0,
+        .damaged = session->background.tiers ? vv_tiers_look_for : NULL,
+        .damaged_arg = session->background.tiers,
+        .told = is_asking && vv_comm_is_root(session->job.comm) ? &session->restarted.told : NULL};
 }
 
 /* A program that goes on after this error makes checkpoints of something else: see keep_options in job/maintenance.c.
@@ -25,8 +32,26 @@ static int go_on(struct vv_session *session, int rc) {
         vv_rank_dedup_forget(&session->rank_dedup); /* sources have other numbers now */
         session->request.is_told = 1;               /* whatever failed before is behind us */
         session->request.tells_earlier = 0;
+        vv_schedule_resumed(&session->schedule, vv_clock_ns(), session->restarted.told.cost,
+                            session->restarted.told.durable);
     }
     return noted(session, rc);
+}
+
+/* All that is left is damaged: if a tier has it, the error says how it comes back. Collective. */
+static int advise(struct vv_session *session, int rc, struct varve_error *error) {
+    struct vv_job *job = &session->job;
+    struct varve_error ignored = {.rank = -1};
+    char advice[VV_TIERS_ADVICE] = "";
+    if (rc != VARVE_CORRUPT || !*job->settings.tiers)
+        return rc;
+    vv_tiers_advice(session->background.tiers, advice);
+    if (vv_comm_follow(job->comm, 0, advice, sizeof advice, VV_COMM_ROOT, &ignored) == 0 && *advice) {
+        struct varve_error why = *error;
+        vv_error(error, rc, "%.100s; %s", why.text, advice);
+        error->rank = why.rank;
+    }
+    return rc;
 }
 
 /* ---- what it costs ---- */
@@ -62,6 +87,12 @@ void vv_restarted_tell(const struct vv_session *session, struct vv_details *out)
     out->restart_waiting = (double)costs->waiting_ns * 1e-9;
 }
 
+static int logged(struct vv_session *session, const char *what, int rc, const struct varve_error *error) {
+    vv_session_log_restart(session->about.log, what, (int64_t)session->job.lineage.parent.version,
+                           session->restarted.seconds, session->restarted.bytes_read, rc, error);
+    return rc;
+}
+
 /* ---- the calls ---- */
 
 /* Nothing is in flight, regions tell where they are, and all ranks want the same. */
@@ -77,7 +108,8 @@ static int enter(struct vv_session *session, const struct vv_restart_options *op
     if (rc)
         return noted(session, rc);
     vv_regions_pack(&session->memory.regions);
-    if (options->is_allocating) /* the program may let go of memory when it is asked */
+    /* The program may let go of memory when it is asked; and a heap gets the size that is stored. */
+    if (options->is_allocating || session->about.heap.fixed)
         vv_unwatch_regions(&session->memory);
     session->memory.is_overwritten = 0;
     *session->job.store->costs = (struct vv_read_costs){.blocks = 0};
@@ -96,12 +128,13 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     struct vv_restarted before = counters(session);
     uint64_t begun_ns = vv_clock_ns();
     rc = go_on(session, vv_try_candidates(&context, options->version, vv_try_restart, options, version_out, error));
+    rc = advise(session, rc, error);
     end_counting(session, &before, begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 1);
     if (rc == 0) /* with a list only what was chosen has come back */
         rc = noted(session, vv_heap_came_back(session, !options->regions, error));
-    return rc;
+    return logged(session, "restarted", rc, error);
 }
 
 int vv_session_restart_begin(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
@@ -118,6 +151,7 @@ int vv_session_restart_begin(struct vv_session *session, const struct vv_restart
     session->under_way = (struct vv_under_way){.before = counters(session), .begun_ns = vv_clock_ns()};
     if (rc == 0)
         rc = noted(session, vv_try_candidates(&context, options->version, vv_try_begin, &begun, version_out, error));
+    rc = advise(session, rc, error);
     if (rc)
         vv_begun_destroy(begun);
     else
@@ -140,7 +174,7 @@ int vv_session_restart_end(struct vv_session *session, struct varve_error *error
     end_counting(session, &session->under_way.before, session->under_way.begun_ns);
     if (rc == 0)
         vv_fine_refill(&session->job, &session->memory, 0);
-    return rc;
+    return logged(session, "restarted", rc, error);
 }
 
 void vv_session_restart_abandon(struct vv_session *session) {
@@ -169,7 +203,8 @@ int vv_session_continue(struct vv_session *session, int64_t version, int64_t *ve
         return noted(session, rc);
     session->memory.is_overwritten = 0;
     struct vv_restart_context context = context_of(session);
-    return go_on(session, vv_try_candidates(&context, version, vv_try_continue, NULL, version_out, error));
+    rc = go_on(session, vv_try_candidates(&context, version, vv_try_continue, NULL, version_out, error));
+    return logged(session, "continued", rc, error);
 }
 
 int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
@@ -192,7 +227,9 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
     uint32_t generation = 0;
     vv_background_land(session);
-    int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " is below 0", version) : 0;
+    int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " of %s is below 0: give 0 or more", version,
+                                    session->job.name)
+                         : 0;
     rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_REJECT, (uint64_t)version, error);
     struct vv_restart_context context = context_of(session);
     if (rc == 0)

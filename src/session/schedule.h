@@ -26,9 +26,12 @@ struct vv_schedule {
     double gap, gap_before; /* longest time between two such calls: since the last checkpoint, and before it */
     double last_blocked;    /* seconds of the last call of varve_checkpoint */
     double seconds_spent;   /* in all of them */
-    double cost;            /* what one takes of the program's time, smoothed */
-    int has_cost;           /* one was made */
+    double cost;            /* what one takes of the program's time, smoothed; below 0: not known */
+    int has_made;           /* one was made */
     double durable;         /* seconds until the last one was durable */
+    int is_told;            /* that is of another run, */
+    int is_measured;        /* or was measured in this one */
+    int has_failed;         /* the last one has: nothing is measured yet */
 };
 
 /* settings->end_time: as vv_end_time gives it. */
@@ -36,9 +39,10 @@ void vv_schedule_open(struct vv_schedule *schedule, const struct vv_settings *se
 /* The end of the job, in seconds since 1970; 0: none. setting: end_time; environment: SLURM_JOB_END_TIME, or NULL. */
 double vv_end_time(double setting, const char *environment);
 
-/* By the interval. */
-int vv_schedule_is_due(const struct vv_schedule *schedule, uint64_t now_ns);
-/* Seconds between two checkpoints that interval=auto keeps; 0: not known before the first. */
+/* By the interval; and where the end of the job is known, but not how long a checkpoint takes, since the last one must
+ * not come too late: at once if nothing tells it, and before the margin if only another run has told. */
+int vv_schedule_is_due(const struct vv_schedule *schedule, struct vv_now now);
+/* Seconds between two checkpoints that interval=auto keeps; 0: nothing tells what one costs. */
 double vv_schedule_interval(const struct vv_schedule *schedule);
 
 /* Seconds until the end of the job by the clock that has less left; INFINITY: there is none. A clock that jumps makes
@@ -47,16 +51,26 @@ double vv_schedule_left(const struct vv_schedule *schedule, struct vv_now now);
 /* Seconds that a last checkpoint is given: twice what the last one took until it was durable, the longest time between
  * two questions, and the slack. */
 double vv_schedule_margin(const struct vv_schedule *schedule);
+/* Not before the first checkpoint of this run, if another run has told how long one takes: it may take less now. */
 int vv_schedule_is_ending(const struct vv_schedule *schedule, struct vv_now now);
 /* One is in flight: another by the interval would wait for it, and the last one of the job for both. 1 if the end is
  * too near for all three. */
 int vv_schedule_is_late(const struct vv_schedule *schedule, struct vv_now now);
 
+/* The job goes on from a checkpoint that says what those before it have cost, and how long one took until it was
+ * durable; below 0: it does not say. */
+void vv_schedule_resumed(struct vv_schedule *schedule, uint64_t now_ns, double cost, double durable);
 /* varve_need is called. */
 void vv_schedule_asked(struct vv_schedule *schedule, uint64_t now_ns);
 /* A call of varve_checkpoint, of which so much was a wait for the one before. */
 void vv_schedule_made(struct vv_schedule *schedule, uint64_t begin_ns, uint64_t end_ns, uint64_t waited_ns);
-/* It took so long until it was durable, or takes so long already. */
+/* The last one has failed, so that how long one takes is as unknown as before. */
+void vv_schedule_failed(struct vv_schedule *schedule);
+/* Before the first: it may take so long until it is durable. */
+void vv_schedule_guess(struct vv_schedule *schedule, double seconds);
+/* The one in flight takes so long already. */
+void vv_schedule_flying(struct vv_schedule *schedule, double seconds);
+/* The last one took so long until it was durable. */
 void vv_schedule_durable(struct vv_schedule *schedule, double seconds);
 
 /* The time between two checkpoints with which a job loses least, in seconds: each takes `cost` of its time, and it

@@ -48,16 +48,56 @@ static void choose_group(struct vv_session *session) {
     session->job.caller_comm = session->job.given;
 }
 
+/* ---- tiers: rank 0 has them ---- */
+
+static int open_tiers(struct vv_session *session, struct varve_error *error) {
+    struct vv_job *job = &session->job;
+    struct vv_tiers_options options = {job->address, job->name, &job->settings, &job->log};
+    if (!*job->settings.tiers)
+        return 0;
+    if (vv_is_local(job))
+        return vv_comm_all_say(error, VARVE_UNSUPPORTED,
+                               "tiers take whole checkpoints from one store, and %.200s is made of one for each node: "
+                               "use shared storage, or no tiers",
+                               job->address);
+    if (job->may == VV_MAY_READ) {
+        if (vv_comm_is_root(job->comm))
+            vv_log(&job->log, VV_LOG_INFO, "tiers are not looked at: access=read");
+        return 0;
+    }
+    int rc = vv_comm_is_root(job->comm) ? vv_tiers_open(&options, &session->background.tiers, error) : 0;
+    if (rc == 0)
+        rc = vv_tiers_bring_back(session->background.tiers, job->store, error);
+    return vv_comm_agree(job->comm, rc, error);
+}
+
+/* After what was adopted, and claimed. */
+static int start_tiers(struct vv_session *session, struct varve_error *error) {
+    struct vv_job *job = &session->job;
+    if (!*job->settings.tiers || job->may == VV_MAY_READ)
+        return 0;
+    int rc = vv_tiers_start(session->background.tiers, job->store, error);
+    if (session->background.tiers) {
+        job->spared = vv_tiers_spared;
+        job->spared_arg = session->background.tiers;
+    }
+    return vv_comm_agree(job->comm, rc, error);
+}
+
 /* All ranks come in, or none. */
 static int enter(struct vv_session *session, const char *uri, struct varve_error *error) {
     uint64_t above = 0;
     choose_group(session);
     int rc = vv_job_open_store(&session->job, uri, &above, error);
     if (rc == 0)
+        rc = open_tiers(session, error);
+    if (rc == 0)
         rc = vv_access_open(&session->job, above, error);
     if (rc == 0)
         rc = set_up_sharing(session, error);
-    return rc || session->job.may != VV_MAY_WRITE ? rc : vv_leaders_adopt(&session->job, error);
+    if (rc == 0 && session->job.may == VV_MAY_WRITE)
+        rc = vv_leaders_adopt(&session->job, error);
+    return rc ? rc : start_tiers(session, error);
 }
 
 static int create(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -112,7 +152,8 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
                     struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
     struct vv_session *session = NULL;
     int rc = vv_name_check(name)
-                 ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu", VV_NAME_MAX, strlen(name))
+                 ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes, and this one %zu: choose another",
+                            VV_NAME_MAX, strlen(name))
                  : create(uri, name, settings, log, comm, &session, error);
     rc = vv_comm_agree_call(comm, rc, VV_CALL_OPEN, vv_sum64(name, strlen(name)), error);
     if (rc == 0)
@@ -121,6 +162,8 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
         vv_session_close(session);
         return rc;
     }
+    if (vv_comm_is_root(session->job.comm) && session->job.may != VV_MAY_READ)
+        session->about.log = vv_session_log_open(&session->job);
     *out = session;
     return 0;
 }
@@ -132,6 +175,7 @@ void vv_session_close(struct vv_session *session) {
         vv_session_leave_word(session);
     vv_asked_close(&session->asked);
     vv_background_close(session);
+    vv_tiers_close(session->background.tiers);
     vv_team_close(&session->outputs);
     vv_capture_destroy(session->memory.capture);
     vv_pool_destroy(session->outputs.pool);
@@ -142,6 +186,7 @@ void vv_session_close(struct vv_session *session) {
     if (session->save)
         vv_output_destroy(session->save->output);
     vv_free(session->save);
+    vv_session_log_close(session->about.log, session->asked.is_leaving ? "asked to end" : "closed");
     vv_job_clear(&session->job); /* before the program's own code runs: the claim must not hang on it */
     for (size_t i = 0; i < session->memory.regions.count; i++)
         vv_device_leave(&session->memory.regions.list[i]);

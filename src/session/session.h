@@ -22,6 +22,7 @@
  *   manifest origins -> runs: an overlay, or a base when the overlays have grown (save/manifest_build.c)
  *   commit   the pack is sealed: our yes; then the record; then the heartbeat names the new checkpoint; then keep=N
  *            (session/request.c, job/leaders.c, maintenance.c)
+ *   tiers    rank 0 copies it to further stores, if there are some, in threads of their own (tiers/tiers.h)
  *
  * Everything after the capture runs in the session's own thread (session/background.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
@@ -77,10 +78,12 @@
 #include <varve/varve_device.h>
 
 #include "base/details.h"
+#include "joblog/session_log.h"
 #include "restart/restart.h"
 #include "save/save.h"
 #include "session/asked.h"
 #include "session/schedule.h"
+#include "tiers/tiers.h"
 
 /* One checkpoint from its call to its end. */
 struct vv_request {
@@ -91,28 +94,42 @@ struct vv_request {
     int tells_earlier; /* its call was also the one that told of an earlier failure */
     struct varve_error error;
     struct vv_details stats;
-    uint64_t begun_ns; /* 0: none was begun yet */
+    struct vv_tally tally; /* on rank 0, once it is committed, of all ranks */
+    uint64_t begun_ns;     /* 0: none was begun yet */
     uint64_t blocked_ns, waited_ns, durable_ns;
     uint64_t idle_ns; /* of the time until durable: written, and no call came that could commit it */
+    /* durable=2 and more: whether that tier has it. Known, and agreed upon, once somebody has asked */
+    int is_settled;
+    int tier_result;
+    struct varve_error tier_error;
 };
+
+/* That it took until durable, less what it waited for a call; it is done, and nothing failed. */
+static inline double vv_request_seconds(const struct vv_request *request) {
+    return (double)(request->durable_ns - request->begun_ns - request->idle_ns) * 1e-9;
+}
 
 struct vv_background_thread;
 struct vv_background {
     struct vv_background_thread *thread;
-    int is_flying;  /* a checkpoint was begun and has not landed; the caller's thread knows */
-    int has_landed; /* one has */
+    int is_flying;          /* a checkpoint was begun and has not landed; the caller's thread knows */
+    int has_landed;         /* one has */
+    struct vv_tiers *tiers; /* on rank 0: where it goes from the first store, or NULL */
+    int is_closing;         /* a tier is not waited for without a limit any more */
 };
 
 /* What the last restart took of the storage; the rest of its cost is in store/read_costs.h. */
 struct vv_restarted {
     double seconds;
     uint64_t reads, bytes_read, reading_ns;
+    struct vv_told_costs told; /* by the one that comes back; until it has */
 };
 
 /* Allocations that libvarve_preload knows; heap.c. */
 struct vv_heap_block;
 struct vv_ranges;
 struct vv_pointers;
+struct vv_fixed;
 typedef int (*vv_heap_fn)(void *arg, const char *name, void *ptr, size_t size, const char *why);
 typedef int (*vv_heap_each_fn)(vv_heap_fn fn, void *arg);
 struct vv_heap {
@@ -121,6 +138,7 @@ struct vv_heap {
     size_t count, capacity;
     struct vv_ranges *ranges;     /* of addresses */
     struct vv_pointers *pointers; /* of static variables, as stored or to be stored */
+    struct vv_fixed *fixed;       /* of address-true mode, or NULL; fixed.c */
 };
 
 /* Those that were live when varve_restart was last called: a checkpoint with others does not come back. */
@@ -140,6 +158,7 @@ struct vv_about {
     struct vv_hash128 told;   /* and the digest of it when the index was made */
     struct vv_heap heap;
     struct vv_heap_past heap_past;
+    struct vv_session_log *log; /* session_log.c */
 };
 
 /* A restart that was begun. */
@@ -223,7 +242,7 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
 int vv_session_is_due(struct vv_session *session, struct varve_error *error);
 /* 1: somebody wants the job to end, and the checkpoint that was begun since is durable. */
 int vv_session_should_exit(struct vv_session *session);
-/* With interval=auto: the next checkpoint tells what checkpoints cost, for `varve interval`. Not collective. */
+/* With interval=auto or an end of the job: the next checkpoint tells what checkpoints have cost. Not collective. */
 void vv_session_note_cost(struct vv_session *session);
 /* Seconds until the end of the job; INFINITY: nobody has said when. Of this rank; not collective. */
 double vv_session_time_left(const struct vv_session *session);

@@ -7,6 +7,8 @@
 /* ---- request.c ---- */
 /* All ranks have written their parts: the record, or the end of the attempt. Collective. */
 void vv_request_finish(struct vv_session *session);
+/* The last checkpoint is in the first store: is it in the tier that durable=N asks for? Waits for it. Collective. */
+int vv_request_settle(struct vv_session *session, struct varve_error *error);
 
 /* ---- need.c ---- */
 /* Rank 0: the job leaves, and was told so. */
@@ -68,6 +70,30 @@ void vv_heap_tell_others(struct vv_session *session);
 int vv_heap_search(struct vv_session *session, struct varve_error *error);
 /* After a restart: the same of all that came back, if all came back on this rank. Collective. */
 int vv_heap_came_back(struct vv_session *session, int is_all, struct varve_error *error);
+
+/* Ranges of addresses, as they are stored. */
+#define VV_RANGES_MOST 1023
+struct vv_ranges {
+    uint64_t count;
+    struct {
+        uint64_t begin, end;
+    } list[VV_RANGES_MOST]; /* ascending */
+    uint64_t spare;
+};
+int vv_ranges_has(const struct vv_ranges *ranges, uint64_t word);
+
+/* ---- fixed.c: address-true mode. As those of heap.c, which call them ---- */
+#define VV_FIXED_HOOK "varve_preload_fixed_1" /* preload/allocator.c */
+struct vv_fixed *vv_fixed_create(void);
+void vv_fixed_destroy(struct vv_fixed *fixed);
+/* How the heap gets another size; of region VV_HEAP_ARENA. */
+int vv_fixed_resize(uint64_t size);
+/* At varve_restart: these words point to memory that does not come back. */
+void vv_fixed_remember(struct vv_heap *heap);
+/* Before a checkpoint: -ENOTSUP if there are others. */
+int vv_fixed_search(struct vv_heap *heap, struct varve_error *error);
+/* After a restart: such words have the values of this process again. */
+int vv_fixed_came_back(struct vv_heap *heap, const struct vv_regions *regions, struct varve_error *error);
 
 /* ---- heap_pointers.c: where static variables of the program point ---- */
 size_t vv_pointers_size(void);

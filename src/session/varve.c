@@ -44,12 +44,15 @@ static int begin(struct varve_session *session, const char *call) {
 
 static int check_region_name(struct varve_session *session, const char *region) {
     size_t length = region ? strlen(region) : 0;
-    if (length >= 1 && (vv_is_about(region) || vv_is_heap(region)))
+    if (length >= 1 && vv_is_ours(region))
         return vv_error(&session->error, -EINVAL,
-                        "region %s: names that begin with " VV_ABOUT " or " VV_HEAP " are the library's own", region);
+                        "region %s: names that begin with " VV_ABOUT " or " VV_HEAP
+                        " are the library's own: choose another",
+                        region);
     if (length >= 1 && length <= VV_REGION_NAME_MAX)
         return 0;
-    return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
+    return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes, and this one %zu: choose another",
+                    VV_REGION_NAME_MAX, length);
 }
 
 /* A program built with an older, shorter struct gives fewer fields; the rest are defaults. A longer one asks for what
@@ -70,7 +73,8 @@ static int take_arguments(const char *store, const char *name, const struct varv
                           struct varve_session **out, struct varve_options *given, struct vv_settings *settings,
                           struct vv_log *log, struct varve_error *error) {
     if (!store || !name || !out)
-        return vv_error(error, -EINVAL, "varve_open needs a store, a name and a place for the session");
+        return vv_error(error, -EINVAL,
+                        "varve_open needs a store, a name and a place for the session, and none of them may be NULL");
     int rc = take_options(options, given, error);
     if (rc)
         return rc;
@@ -143,6 +147,7 @@ int varve_close(struct varve_session *session) {
         return 0;
     struct varve_comm *comm = session->inner->job.given;
     vv_session_restart_abandon(session->inner);
+    session->inner->background.is_closing = 1;
     int rc = varve_wait(session);
     vv_session_close(session->inner);
     vv_free(session);
@@ -162,7 +167,8 @@ static int protect(struct varve_session *session, const char *name, void *ptr, s
     if (rc)
         return rc;
     if (!ptr && size > 0)
-        return vv_error(&session->error, -EINVAL, "region %s: no memory was given", name);
+        return vv_error(&session->error, -EINVAL,
+                        "region %s: its address is NULL, and it has %zu bytes: check the allocation", name, size);
     rc = vv_region_flags_check(name, flags, &session->error);
     if (rc)
         return rc;
@@ -205,7 +211,7 @@ int varve_describe(struct varve_session *session, const char *name, const struct
         rc = vv_array_check(array, name, &session->error);
     if (rc == 0 && (rc = vv_session_describe(session->inner, name, array)) < 0)
         vv_error(&session->error, rc,
-                 rc == -ENOENT    ? "no region %s is protected"
+                 rc == -ENOENT    ? "no region %s is protected: protect it before varve_describe"
                  : rc == -ENOTSUP ? "region %s lies in a device's memory: a bound cannot be applied there"
                                   : "no memory to describe region %s",
                  name);
@@ -234,7 +240,8 @@ int varve_distribute(struct varve_session *session, const char *name, enum varve
         return rc;
     rc = check_region_name(session, name);
     if (rc == 0 && (unsigned)how > VARVE_DROPPED)
-        rc = vv_error(&session->error, -EINVAL, "region %s: %d is no distribution", name, (int)how);
+        rc = vv_error(&session->error, -EINVAL, "region %s: %d is no distribution: give one of enum varve_distribution",
+                      name, (int)how);
     if (rc == 0 && (rc = vv_session_distribute(session->inner, name, how)) < 0)
         vv_error(&session->error, rc, "no region %s is protected: protect it before varve_distribute", name);
     return end(session, rc);
@@ -252,9 +259,10 @@ static int take_callbacks(struct varve_session *session, const char *name, const
     if (given && given->size >= offsetof(struct varve_callbacks, flags))
         memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
     if (!out->length || !out->save || !out->load)
-        return vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed", name);
+        return vv_error(&session->error, -EINVAL, "region %s: give all three callbacks: length, save and load", name);
     if (out->flags & ~VARVE_LARGE)
-        return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x", name, out->flags);
+        return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x: only VARVE_LARGE is allowed here",
+                        name, out->flags);
     return 0;
 }
 
@@ -278,7 +286,8 @@ int varve_protect_moving(struct varve_session *session, const char *name, varve_
         return rc;
     rc = check_region_name(session, name);
     if (rc == 0 && !fn)
-        rc = vv_error(&session->error, -EINVAL, "region %s: a function that tells where it is is needed", name);
+        rc = vv_error(&session->error, -EINVAL,
+                      "region %s: varve_protect_moving needs a function that tells where it is", name);
     if (rc == 0 && (rc = vv_session_protect_moving(session->inner, name, fn, arg)) < 0)
         vv_error(&session->error, rc, "no memory to protect region %s", name);
     return end(session, rc);
@@ -351,7 +360,9 @@ int varve_unprotect(struct varve_session *session, const char *name) {
     if (rc)
         return end(session, rc);
     rc = vv_session_unprotect(session->inner, name);
-    return end(session, rc ? vv_error(&session->error, rc, "no region %s is protected", name) : 0);
+    return end(session, rc ? vv_error(&session->error, rc,
+                                      "no region %s is protected, so nothing was unprotected: check the name", name)
+                           : 0);
 }
 
 /* ---- saving ---- */

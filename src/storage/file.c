@@ -338,7 +338,8 @@ static int open_root(struct file_backend *file, const char *path, int may_create
         file->root_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     }
     if (file->root_fd < 0 && errno == ENOENT)
-        return vv_error(error, VARVE_NO_STORE, "there is no folder %s", path);
+        return vv_error(error, VARVE_NO_STORE,
+                        "there is no folder %s: check the path, and whether its file system is mounted", path);
     if (file->root_fd < 0 && errno == ENOTDIR)
         return vv_error(error, -ENOTDIR, "%s is not a folder", path);
     file->root = file->root_fd < 0 ? NULL : realpath(path, NULL);

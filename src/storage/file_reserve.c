@@ -96,7 +96,8 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
                  capacity.inodes, capacity.wanted_inodes ? capacity.wanted_inodes : 1);
     else
-        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free",
+        snprintf(text, size,
+                 "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free (min_free, reserve)",
                  file->root, capacity.bytes, capacity.wanted_bytes);
     return 1;
 }

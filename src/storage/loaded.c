@@ -1,6 +1,7 @@
-/* A backend that needs other libraries lies in one of its own, and is loaded when an address asks for it: programs that
- * keep their stores elsewhere do not carry what it needs. It is looked for beside the library this code is in, then
- * where the system looks. A library that was loaded stays: threads of its own libraries may run. */
+/* A backend that needs other libraries lies in one of its own, and so does the cipher; each is loaded when an address
+ * asks for it: programs that keep their stores elsewhere do not carry what it needs. It is looked for beside the
+ * library this code is in, then where the system looks. A library that was loaded stays: threads of its own libraries
+ * may run. */
 #include "storage/loaded_private.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "storage/keys_private.h"
 
 static void pass_line(void *arg, int level, const char *line) {
     vv_log(arg, level, "%s", line);
@@ -46,12 +48,30 @@ static int find_open(const struct vv_uri *uri, varve_backend_open_fn *out, struc
         return vv_error(error, VARVE_UNSUPPORTED,
                         "%s:// addresses need %s, which is not installed here or does not load: %.300s", uri->scheme,
                         name, dlerror());
-    snprintf(name, sizeof(name), "varve_backend_open_%s", uri->scheme);
+    snprintf(name, sizeof(name), "varve_backend_open%d_%s", VARVE_BACKEND_REQUEST, uri->scheme);
     void *symbol = dlsym(library, name);
     if (!symbol)
         return vv_error(error, VARVE_UNSUPPORTED, "libvarve_%s.so has no function %s: it is of another version",
                         uri->scheme, name);
     memcpy(out, &symbol, sizeof(*out));
+    return 0;
+}
+
+int vv_cipher_load(const struct varve_cipher_ops **out, struct varve_error *error) {
+    char name[64];
+    varve_cipher_get_fn get = NULL;
+    snprintf(name, sizeof(name), "libvarve_cipher.so.%d", VARVE_VERSION_MAJOR);
+    void *library = load(name);
+    if (!library)
+        return vv_error(error, VARVE_UNSUPPORTED,
+                        "encrypted stores need %s, which is not installed here or does not load: %.300s", name,
+                        dlerror());
+    void *symbol = dlsym(library, "varve_cipher_get");
+    memcpy(&get, &symbol, sizeof(get));
+    const struct varve_cipher_ops *ops = get ? get() : NULL;
+    if (!ops || ops->size < sizeof(*ops))
+        return vv_error(error, VARVE_UNSUPPORTED, "%s is of another version", name);
+    *out = ops;
     return 0;
 }
 

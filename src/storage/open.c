@@ -1,10 +1,14 @@
-/* From an address to a backend with its wrappers, innermost first: limit, fault, retry, count. So retry sees what fault
- * does, fault meets a storage as slow as it was asked to be, and count sees what the library asked for. */
+/* From an address to a backend with its wrappers, innermost first: limit, fault, retry, count, encryption. So retry
+ * sees what fault does, fault meets a storage as slow as it was asked to be, and count sees what the library asked for.
+ */
 #include <errno.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "storage/file_private.h"
+#include "storage/keys_private.h"
 #include "storage/loaded_private.h"
 
 /* Replaces *backend by the wrapper, or leaves it alone. */
@@ -34,6 +38,8 @@ static int open_parsed(const struct vv_uri *uri, const struct vv_backend_options
     if (result < 0)
         return result;
     result = wrap_all(uri, options->log, &backend, error);
+    if (result == 0)
+        result = vv_keys_open(&backend, options, uri->path, error);
     if (result < 0) {
         vv_backend_close(backend);
         return result;
@@ -53,4 +59,19 @@ int vv_backend_open(const char *uri, const struct vv_backend_options *options, s
         result = open_parsed(parsed, options ? options : &defaults, out, error);
     vv_free(parsed);
     return result;
+}
+
+char *vv_address_absolute(const char *address, size_t size) {
+    const char *end = memchr(address, '?', size);
+    int is_absolute = size == 0 || *address == '/' || memmem(address, end ? (size_t)(end - address) : size, "://", 3);
+    size_t room = is_absolute ? 0 : VV_BACKEND_PATH_MAX + 1;
+    char *out = vv_calloc(1, room + size + 2);
+    if (!out || is_absolute)
+        return out ? memcpy(out, address, size) : NULL;
+    if (!getcwd(out, room)) {
+        vv_free(out);
+        return NULL;
+    }
+    strcat(out, "/");
+    return strncat(out, address, size);
 }

@@ -30,13 +30,16 @@ struct vv_loan_parts {
 };
 
 struct vv_lend_ops {
-    /* Any thread. May wait for another rank, not for long. parts NULL: the whole block, checked by its sum. is_last:
-     * there is nothing else to do first. */
+    /* Any thread. May wait for another rank, not for long. parts NULL: the whole block, checked by its sum. turn: there
+     * is nothing else to do first, and of this rank's threads that wait for room the one with the lowest gets it; 0:
+     * there is. */
     enum vv_loan_state (*take)(void *arg, const char *key, const struct vv_block *block,
-                               const struct vv_loan_parts *parts, int is_last, struct vv_loan *out);
+                               const struct vv_loan_parts *parts, size_t turn, struct vv_loan *out);
     /* The decoded block begins `lead` bytes after data, which becomes that; or rc says why there is none. */
     void (*filled)(void *arg, struct vv_loan *loan, uint32_t lead, int rc);
     void (*give_back)(void *arg, const struct vv_loan *loan);
+    /* So many times what this one wants, all ranks may want that may borrow; `most`: all of the job together. */
+    double (*wanted)(const void *arg, double most);
     /* Like a backend's get: bytes that all ranks of the node ask for alike, as tables are. */
     int64_t (*get)(void *arg, const char *key, uint64_t offset, void *data, size_t size);
 };

@@ -26,15 +26,16 @@ int vv_pack_error(const char *key, int rc, struct varve_error *error) {
     return rc;
 }
 
-static int get_failed(const char *key, int64_t got, struct varve_error *error) {
+static int get_failed(struct vv_store *store, const char *key, int64_t got, struct varve_error *error) {
     if (got == -ENOENT)
         return vv_error(error, -ENOENT, "%s is missing", key);
-    return vv_error_sys(error, (int)got, "%s: read", key);
+    return vv_read_error(store, key, (int)got, error);
 }
 
-static int take_got(const char *key, uint64_t offset, size_t size, int64_t got, struct varve_error *error) {
+static int take_got(struct vv_store *store, const char *key, uint64_t offset, size_t size, int64_t got,
+                    struct varve_error *error) {
     if (got < 0)
-        return get_failed(key, got, error);
+        return get_failed(store, key, got, error);
     if ((uint64_t)got != size) {
         return vv_error(error, VARVE_CORRUPT, "%s ends at byte %llu, but %zu bytes from %llu on are expected", key,
                         (unsigned long long)(offset + (uint64_t)got), size, (unsigned long long)offset);
@@ -44,7 +45,7 @@ static int take_got(const char *key, uint64_t offset, size_t size, int64_t got, 
 
 int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
                 struct varve_error *error) {
-    return take_got(key, offset, size, vv_backend_get(store->backend, key, offset, data, size), error);
+    return take_got(store, key, offset, size, vv_backend_get(store->backend, key, offset, data, size), error);
 }
 
 /* What is not blocks: every rank that needs anything of a pack reads the same of it. */
@@ -55,7 +56,7 @@ static int64_t get_shared(struct vv_store *store, const char *key, uint64_t offs
 
 static int get_table(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
                      struct varve_error *error) {
-    return take_got(key, offset, size, get_shared(store, key, offset, data, size), error);
+    return take_got(store, key, offset, size, get_shared(store, key, offset, data, size), error);
 }
 
 int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, struct vv_head *out,
@@ -100,7 +101,7 @@ static int read_tail(struct vv_store *store, struct tail *tail, struct varve_err
     tail->offset = tail->length - want;
     int64_t got = get_shared(store, tail->key, tail->offset, tail->data, want + 1);
     if (got < 0)
-        return get_failed(tail->key, got, error);
+        return get_failed(store, tail->key, got, error);
     if ((uint64_t)got != want) {
         return vv_error(error, VARVE_CORRUPT, "%s is %s than the %llu bytes it should have", tail->key,
                         (uint64_t)got < want ? "shorter" : "longer", (unsigned long long)tail->length);
@@ -240,7 +241,7 @@ static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_li
     else
         rc = vv_backend_stat(id->store->backend, tail->key, &tail->length);
     if (rc < 0)
-        return get_failed(tail->key, rc, error);
+        return get_failed(id->store, tail->key, rc, error);
     rc = read_tail(id->store, tail, error);
     return rc < 0 ? rc : take_footer(id, kind, listed, tail, out, error);
 }

@@ -39,6 +39,13 @@ int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_sett
            a->created_ns == b->created_ns && a->layout == b->layout;
 }
 
+int vv_read_error(struct vv_store *store, const char *key, int rc, struct varve_error *error) {
+    char why[160];
+    if (rc == VARVE_CORRUPT && vv_backend_refusal(store->backend, key, why, sizeof why))
+        return vv_error(error, rc, "%s is refused: %s", key, why);
+    return vv_error_sys(error, rc, "cannot read %s", key);
+}
+
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error) {
     char text[VV_KEY_CAPACITY];
     int is_large = key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_CATALOGUE;
@@ -49,7 +56,7 @@ int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_b
         rc = vv_backend_get_all(store->backend, text, max, out);
     if (rc == -EFBIG)
         return vv_error(error, VARVE_CORRUPT, "%s is larger than any %s may be", text, vv_kind_name(key->kind));
-    return rc < 0 ? vv_error_sys(error, rc, "cannot read %s", text) : 0;
+    return rc < 0 ? vv_read_error(store, text, rc, error) : 0;
 }
 
 int64_t vv_object_read_at(struct vv_store *store, const struct vv_key *key, uint64_t offset, void *data, size_t size,
@@ -59,7 +66,7 @@ int64_t vv_object_read_at(struct vv_store *store, const struct vv_key *key, uint
     int64_t got = vv_backend_get(store->backend, text, offset, data, size);
     if (got == -ESTALE)
         got = vv_backend_get(store->backend, text, offset, data, size);
-    return got < 0 ? vv_error_sys(error, (int)got, "cannot read %s", text) : got;
+    return got < 0 ? vv_read_error(store, text, (int)got, error) : got;
 }
 
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,

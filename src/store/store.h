@@ -53,6 +53,8 @@ int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_sett
 struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt, int kind, uint32_t writer,
                              uint32_t part);
 
+/* A read of key has failed with rc: say why, as far as the backend knows. Returns rc. */
+int vv_read_error(struct vv_store *store, const char *key, int rc, struct varve_error *error);
 /* Read a whole small object into out, which the caller has initialised and clears. VARVE_CORRUPT when it is larger
  * than any may be; -ENOENT when it is certainly absent. */
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error);

@@ -1,10 +1,9 @@
 /* Reads the command line, opens the store, runs one command, and turns failures into messages and exit codes. */
-#include "terminal/cli.h"
+#include "terminal/cli_private.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -42,6 +41,7 @@ void cli_note(const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    progress_clear();
     fflush(stdout);
     fputs("varve: ", stderr);
     text_put_error(text);
@@ -135,15 +135,17 @@ int cli_choose_rank(struct cli *cli, struct varve_which *which) {
     if (rc == 0 && cli->rank < 0) {
         rc = varve_store_show(cli->store, which, &detail, NULL, NULL, &error);
         if (rc == 0 && detail.info.ranks > 1) {
-            return cli_usage(cli, "%s@%" PRId64 " has %" PRIu32 " ranks: say which with --rank", which->name,
-                             which->version, detail.info.ranks);
+            return cli_usage(cli,
+                             "%s@%" PRId64 " has %" PRIu32
+                             " ranks: say which with --rank; without a region, `varve show` lists those of all",
+                             which->name, which->version, detail.info.ranks);
         }
         cli->rank = 0;
     }
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
 }
 
-static const struct option long_options[] = {
+const struct option cli_options[] = {
     {"store", required_argument, NULL, 's'},
     {"json", no_argument, NULL, 'j'},
     {"dry-run", no_argument, NULL, 'n'},
@@ -178,19 +180,26 @@ static const struct option long_options[] = {
     {"cost", required_argument, NULL, 'O'},
     {"again", required_argument, NULL, 'G'},
     {"include", required_argument, NULL, 'I'},
+    {"fixed", no_argument, NULL, 'i'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
+    {"build", no_argument, NULL, 'b'},
     {NULL, 0, NULL, 0},
 };
 
-/* The letters of the options that only some commands take: that of bit n of enum option at place n. */
-static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOGI";
+/* The letters of the options that only some commands take: that of OPTION(n) at place n. */
+static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOGIi";
+
+uint64_t cli_option_bit(int letter) {
+    const char *place = strchr(option_letters, letter);
+    return place ? OPTION(place - option_letters) : 0;
+}
 
 static const char *option_name(char letter) {
     size_t i = 0;
-    while (long_options[i].val != letter)
+    while (cli_options[i].val != letter)
         i++;
-    return long_options[i].name;
+    return cli_options[i].name;
 }
 
 static int take_number(struct cli *cli, const char *name, uint64_t least, uint64_t most, uint64_t *out) {
@@ -230,9 +239,7 @@ static int take_option(struct cli *cli, int letter) {
     uint64_t number = 0;
     int rc = 0;
 
-    const char *place = strchr(option_letters, letter);
-    if (place)
-        cli->given |= 1u << (place - option_letters);
+    cli->given |= cli_option_bit(letter);
     switch (letter) {
     case 's':
         cli->address = optarg;
@@ -244,8 +251,11 @@ static int take_option(struct cli *cli, int letter) {
         cli->is_help = 1;
         break;
     case 'V':
-        printf("varve %s\n", VARVE_VERSION);
-        exit(EXIT_OK);
+        cli->is_version = 1;
+        break;
+    case 'b':
+        cli->is_version = cli->is_build = 1;
+        break;
     case 'r':
         rc = take_number(cli, "rank", 0, UINT32_MAX, &number);
         cli->rank = (int64_t)number;
@@ -321,10 +331,8 @@ static int take_option(struct cli *cli, int letter) {
     return rc;
 }
 
-#define SHORT_OPTIONS ":s:nfqr:g:o:C:lLhV"
-
-static const struct command *find_command(const struct cli *cli, const char *name) {
-    for (const struct command *const *c = cli->commands; *c; c++)
+const struct command *cli_find_command(const struct command *const *commands, const char *name) {
+    for (const struct command *const *c = commands; *c; c++)
         if (!strcmp((*c)->name, name) || ((*c)->alias && !strcmp((*c)->alias, name)))
             return *c;
     return NULL;
@@ -340,9 +348,9 @@ static void find_exit_failed(struct cli *cli, int argc, char **argv) {
     if (!copy)
         return;
     memcpy(copy, argv, (size_t)argc * sizeof *copy);
-    while (getopt_long(argc, copy, SHORT_OPTIONS, long_options, NULL) != -1) {
+    while (getopt_long(argc, copy, SHORT_OPTIONS, cli_options, NULL) != -1) {
     }
-    const struct command *command = optind < argc ? find_command(cli, copy[optind]) : NULL;
+    const struct command *command = optind < argc ? cli_find_command(cli->commands, copy[optind]) : NULL;
     if (command && command->exit_failed)
         cli->exit_failed = command->exit_failed;
     free(copy);
@@ -358,7 +366,7 @@ static int refuse_beginning(struct cli *cli, int number, char **argv) {
     if (optarg && optarg == word) /* the value is a word of its own */
         word = argv[optind - 2];
     size_t size = strcspn(word, "=");
-    const char *name = long_options[number].name;
+    const char *name = cli_options[number].name;
     return size == strlen("--") + strlen(name)
                ? 0
                : cli_usage(cli, "there is no option %.*s; write --%s if that is meant", (int)size, word, name);
@@ -371,7 +379,7 @@ static int take_options(struct cli *cli, int argc, char **argv) {
 
     for (int i = 1; i < argc; i++) /* also a mistake before it is told in JSON */
         cli->is_json |= strcmp(argv[i], "--json") == 0;
-    while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, long_options, &number)) != -1) {
+    while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, cli_options, &number)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
         } else if (letter == ':') {
@@ -407,6 +415,24 @@ static int help_command(const struct command *command) {
     return EXIT_OK;
 }
 
+/* Tool and library come from one build, unless the loader has found another library. */
+static int tell_version(const struct cli *cli) {
+    if (cli->is_json) {
+        json_begin("version");
+        json_text("version", VARVE_VERSION);
+        json_text("library_version", varve_version());
+        json_text("build", varve_build());
+        json_end();
+        return EXIT_OK;
+    }
+    printf("varve %s\n", VARVE_VERSION);
+    if (strcmp(varve_version(), VARVE_VERSION) != 0)
+        printf("library %s\n", varve_version());
+    if (cli->is_build)
+        fputs(varve_build(), stdout);
+    return EXIT_OK;
+}
+
 /* The checkpoints of a name follow one another. */
 int take_name(void *arg, const struct varve_checkpoint_info *info) {
     struct name_list *names = arg;
@@ -432,9 +458,7 @@ void clear_names(struct name_list *names) {
 
 /* ---- the store ---- */
 
-/* With VARVE_STORE set, an argument is taken for an address only by its form, never because a folder of that name is
- * there. */
-static int looks_like_address(const char *text) {
+int cli_looks_like_address(const char *text) {
     return strstr(text, "://") || text[0] == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3);
 }
 
@@ -444,7 +468,7 @@ static void find_address(struct cli *cli) {
     if (cli->address)
         return;
     int is_set = environment && *environment;
-    if (cli->arg_count > 0 && (!is_set || looks_like_address(cli->args[0]))) {
+    if (cli->arg_count > 0 && (!is_set || cli_looks_like_address(cli->args[0]))) {
         cli->address = cli->args[0];
         cli->args++;
         cli->arg_count--;
@@ -457,7 +481,7 @@ static int check_arguments(struct cli *cli) {
     const struct command *command = cli->command;
 
     for (size_t i = 0; option_letters[i]; i++)
-        if (cli->given & 1u << i & ~command->options)
+        if (cli->given & OPTION(i) & ~command->options)
             return cli_usage(cli, "%s takes no --%s", command->name, option_name(option_letters[i]));
     if (!command->is_storeless) {
         find_address(cli);
@@ -478,7 +502,8 @@ static int run_command(struct cli *cli) {
     if (rc)
         return rc;
     if (!cli->command->is_storeless && !cli->command->makes_store) {
-        rc = varve_store_open(cli->address, NULL, &cli->store, &error);
+        rc = (cli->command->is_source ? varve_store_open_source : varve_store_open)(cli->address, NULL, &cli->store,
+                                                                                    &error);
         if (rc < 0)
             return cli_fail(cli, rc, &error);
     }
@@ -492,6 +517,8 @@ static int run_command(struct cli *cli) {
 }
 
 static int dispatch(struct cli *cli) {
+    if (cli->is_version)
+        return tell_version(cli);
     if (cli->arg_count == 0)
         return cli->is_help ? help_all(cli) : cli_usage(cli, "which command?");
     const char *name = cli->args[0];
@@ -501,7 +528,7 @@ static int dispatch(struct cli *cli) {
         cli->is_help = 1;
         name = cli->args[1];
     }
-    cli->command = find_command(cli, name);
+    cli->command = cli_find_command(cli->commands, name);
     if (!cli->command)
         return cli_usage(cli, "there is no command \"%s\"", name);
     if (cli->is_help)
@@ -514,6 +541,8 @@ static int dispatch(struct cli *cli) {
 int cli_run(int argc, char **argv, const struct command *const *commands) {
     struct cli cli = {.commands = commands, .rank = -1};
 
+    if (argc > 1 && strcmp(argv[1], "complete") == 0) /* the options behind it are not ours */
+        return cli_complete(argc - 2, argv + 2, commands);
     interrupts_init();
     find_exit_failed(&cli, argc, argv);
     cli.excludes = calloc((size_t)argc + 1, sizeof *cli.excludes);

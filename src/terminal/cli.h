@@ -20,40 +20,40 @@ enum exit_code {
 };
 
 /* Options that only some commands take; the others (--store, --json, --help) belong to all. */
-enum option_bit {
-    OPTION_DRY_RUN = 1 << 0,
-    OPTION_FORCE = 1 << 1,
-    OPTION_QUICK = 1 << 2,
-    OPTION_RANK = 1 << 3,
-    OPTION_GENERATION = 1 << 4,
-    OPTION_OUTPUT = 1 << 5,
-    OPTION_KEEP_LAST = 1 << 6,
-    OPTION_LIST = 1 << 7,
-    OPTION_MAN = 1 << 8,
-    OPTION_FOLDER = 1 << 9,
-    OPTION_LONG = 1 << 10,
-    OPTION_RANGES = 1 << 11,
-    OPTION_FORMAT = 1 << 12,
-    OPTION_TOLERANCE = 1 << 13,
-    OPTION_RELATIVE = 1 << 14,
-    OPTION_ALL_NAMES = 1 << 15,
-    OPTION_DEAD = 1 << 16,
-    OPTION_SLICE = 1 << 17,
-    OPTION_ARRAYS = 1 << 18,
-    OPTION_KEEP_EVERY = 1 << 19,
-    OPTION_REASON = 1 << 20,
-    OPTION_PID = 1 << 21,
-    OPTION_STOP = 1 << 22,
-    OPTION_CRIU = 1 << 23,
-    OPTION_TO = 1 << 24,
-    OPTION_EXCLUDE = 1 << 25,
-    OPTION_MEMORY = 1 << 26,
-    OPTION_EXIT = 1 << 27,
-    OPTION_MTBF = 1 << 28,
-    OPTION_COST = 1 << 29,
-    OPTION_AGAIN = 1 << 30,
-};
-#define OPTION_INCLUDE (1u << 31) /* one more than an enum may have */
+#define OPTION(bit) (UINT64_C(1) << (bit))
+#define OPTION_DRY_RUN OPTION(0)
+#define OPTION_FORCE OPTION(1)
+#define OPTION_QUICK OPTION(2)
+#define OPTION_RANK OPTION(3)
+#define OPTION_GENERATION OPTION(4)
+#define OPTION_OUTPUT OPTION(5)
+#define OPTION_KEEP_LAST OPTION(6)
+#define OPTION_LIST OPTION(7)
+#define OPTION_MAN OPTION(8)
+#define OPTION_FOLDER OPTION(9)
+#define OPTION_LONG OPTION(10)
+#define OPTION_RANGES OPTION(11)
+#define OPTION_FORMAT OPTION(12)
+#define OPTION_TOLERANCE OPTION(13)
+#define OPTION_RELATIVE OPTION(14)
+#define OPTION_ALL_NAMES OPTION(15)
+#define OPTION_DEAD OPTION(16)
+#define OPTION_SLICE OPTION(17)
+#define OPTION_ARRAYS OPTION(18)
+#define OPTION_KEEP_EVERY OPTION(19)
+#define OPTION_REASON OPTION(20)
+#define OPTION_PID OPTION(21)
+#define OPTION_STOP OPTION(22)
+#define OPTION_CRIU OPTION(23)
+#define OPTION_TO OPTION(24)
+#define OPTION_EXCLUDE OPTION(25)
+#define OPTION_MEMORY OPTION(26)
+#define OPTION_EXIT OPTION(27)
+#define OPTION_MTBF OPTION(28)
+#define OPTION_COST OPTION(29)
+#define OPTION_AGAIN OPTION(30)
+#define OPTION_INCLUDE OPTION(31)
+#define OPTION_FIXED OPTION(32)
 
 #define CLI_PIDS_MOST 1024
 
@@ -63,9 +63,11 @@ struct cli {
     const struct command *command;         /* that was asked for */
     const char *address;                   /* of the store, NULL if none was given */
     struct varve_store *store;             /* open while a command runs that needs one */
-    unsigned given;                        /* option bits that were used */
+    uint64_t given;                        /* option bits that were used */
     int is_json;
     int is_help;
+    int is_version;
+    int is_build; /* tell how it was built, too */
     int64_t rank;
     uint32_t generation;
     uint64_t keep_last;
@@ -84,7 +86,7 @@ struct cli {
     int pid_count;
     uint64_t memory;  /* for images of processes */
     const char *criu; /* the program */
-    const char *to;   /* a folder for images */
+    const char *to;   /* a folder for images, or the address of a store */
     double tolerance;
     double relative;
     double mtbf, cost; /* seconds */
@@ -101,9 +103,10 @@ struct command {
     const char *summary; /* one line in the list of commands */
     const char *usage;   /* one line after "varve " */
     const char *help;    /* what it does, its options, an example */
-    unsigned options;    /* option bits it takes */
+    uint64_t options;    /* option bits it takes */
     int is_storeless;
     int makes_store; /* it opens the store itself, which need not be there yet */
+    int is_source;   /* the store is that of a copy: it may be plain although encrypt=on */
     int least_args;
     int most_args;   /* -1: any number */
     int exit_failed; /* instead of EXIT_FAILED, when that means something else; 0: the same */
@@ -113,7 +116,7 @@ struct command {
 /* The whole tool, with these commands; a NULL is behind the last. Its exit code. */
 int cli_run(int argc, char **argv, const struct command *const *commands);
 
-static inline int has_option(const struct cli *cli, unsigned bit) {
+static inline int has_option(const struct cli *cli, uint64_t bit) {
     return (cli->given & bit) != 0;
 }
 

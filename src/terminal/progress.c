@@ -1,6 +1,7 @@
 #include "terminal/progress.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,8 +57,8 @@ static uint64_t now_ns(void) {
 
 void progress_begin(const char *what, int is_json) {
     work.what = what;
-    work.is_json = is_json;
-    work.is_terminal = !is_json && isatty(STDERR_FILENO);
+    work.is_json = what && is_json;
+    work.is_terminal = what && !is_json && isatty(STDERR_FILENO);
     work.is_shown = 0;
     work.began_ns = work.told_ns = now_ns();
     is_working = 1;
@@ -89,12 +90,16 @@ static void tell_terminal(uint64_t done, uint64_t total, double seconds, double 
     work.is_shown = 1;
 }
 
+static double seconds_left(uint64_t done, uint64_t total, double seconds) {
+    return done && total > done ? seconds * (double)(total - done) / (double)done : 0;
+}
+
 int progress_update(uint64_t done, uint64_t total) {
     uint64_t now = now_ns();
 
     if ((work.is_terminal && now - work.told_ns >= TERMINAL_NS) || (work.is_json && now - work.told_ns >= JSON_NS)) {
         double seconds = (double)(now - work.began_ns) / 1e9;
-        double remaining = done && total > done ? seconds * (double)(total - done) / (double)done : 0;
+        double remaining = seconds_left(done, total, seconds);
         work.told_ns = now;
         if (work.is_json)
             tell_json(done, total, seconds, remaining);
@@ -104,9 +109,32 @@ int progress_update(uint64_t done, uint64_t total) {
     return is_stopped ? -EINTR : 0;
 }
 
+int progress_count(uint64_t done, uint64_t total, const char *things) {
+    uint64_t now = now_ns();
+
+    if (work.is_terminal && now - work.told_ns >= TERMINAL_NS) {
+        double seconds = (double)(now - work.began_ns) / 1e9;
+        work.told_ns = now;
+        work.is_shown = 1;
+        fprintf(stderr, "\r\033[K%s ", work.what);
+        if (total)
+            fprintf(stderr, "%.0f %%, %" PRIu64 " of ", 100.0 * (double)done / (double)total, done);
+        fprintf(stderr, "%" PRIu64 " %s, %.0f/s", total ? total : done, things, (double)done / seconds);
+        if (total)
+            fprintf(stderr, ", %.0f s left", seconds_left(done, total, seconds));
+        fflush(stderr);
+    }
+    return is_stopped ? -EINTR : 0;
+}
+
 int progress_callback(void *arg, uint64_t done, uint64_t total) {
     (void)arg;
     return progress_update(done, total);
+}
+
+int progress_steps(void *arg, uint64_t done, uint64_t total) {
+    (void)arg;
+    return progress_count(done, total, "steps");
 }
 
 void progress_clear(void) {

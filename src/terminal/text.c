@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void text_size(char out[SIZE_CAPACITY], uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -73,8 +74,7 @@ int is_control_point(uint32_t point) {
            (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
 }
 
-/* The text made safe, in new memory; NULL without. */
-static char *safe_copy(const char *text) {
+char *text_safe(const char *text) {
     char *out = malloc(strlen(text) * 4 + 1);
     char *end = out;
 
@@ -96,7 +96,7 @@ static char *safe_copy(const char *text) {
 }
 
 static void put_safe(FILE *file, const char *text) {
-    char *safe = safe_copy(text);
+    char *safe = text_safe(text);
     fputs(safe ? safe : "?", file);
     free(safe);
 }
@@ -113,14 +113,32 @@ const char *plural(uint64_t count) {
     return count == 1 ? "" : "s";
 }
 
+int text_has_colours(void) {
+    const char *none = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(none && *none) && terminal && *terminal && strcmp(terminal, "dumb") != 0;
+}
+
+#define BOLD "\033[1m"
+#define RED "\033[31m"
+#define PLAIN "\033[0m"
+
+void text_bold(const char *text) {
+    int has_colours = text_has_colours();
+    fputs(has_colours ? BOLD : "", stdout);
+    text_put(text);
+    fputs(has_colours ? PLAIN : "", stdout);
+}
+
 struct table {
     const char *const *titles;
     int columns;
-    char **cells;
+    char **cells; /* those of table_alarm begin with ALARM, which text of others cannot have */
     size_t count;
     size_t capacity;
     int has_failed;
 };
+
+#define ALARM '\a'
 
 struct table *table_create(const char *const *titles, int columns) {
     struct table *table = calloc(1, sizeof *table);
@@ -131,23 +149,34 @@ struct table *table_create(const char *const *titles, int columns) {
     return table;
 }
 
-void table_text(struct table *table, const char *text) {
-    if (table->count == table->capacity) {
+static void add_cell(struct table *table, char *safe) {
+    if (safe && table->count == table->capacity) {
         size_t capacity = table->capacity ? table->capacity * 2 : 64;
         char **cells = realloc(table->cells, capacity * sizeof *cells);
         if (!cells) {
+            free(safe);
             table->has_failed = 1;
             return;
         }
         table->cells = cells;
         table->capacity = capacity;
     }
-    char *safe = safe_copy(text);
-    if (!safe) {
+    if (safe)
+        table->cells[table->count++] = safe;
+    else
         table->has_failed = 1;
-        return;
-    }
-    table->cells[table->count++] = safe;
+}
+
+void table_text(struct table *table, const char *text) {
+    add_cell(table, text_safe(text));
+}
+
+void table_alarm(struct table *table, const char *text) {
+    char *safe = text_safe(text), *marked = NULL;
+    if (safe && asprintf(&marked, "%c%s", ALARM, safe) < 0)
+        marked = NULL;
+    free(safe);
+    add_cell(table, marked);
 }
 
 void table_number(struct table *table, uint64_t value) {
@@ -174,7 +203,7 @@ static int width_of(const char *text) {
 static void measure_columns(const struct table *table, int *widths) {
     for (size_t i = 0; i < table->count; i++) {
         int *width = &widths[i % (size_t)table->columns];
-        int own = width_of(table->cells[i]);
+        int own = width_of(table->cells[i] + (table->cells[i][0] == ALARM));
         *width = own > *width ? own : *width;
     }
     for (int c = 0; c < table->columns; c++) {
@@ -185,16 +214,19 @@ static void measure_columns(const struct table *table, int *widths) {
 
 /* Blanks come only before a text, never at the end of a line. */
 static void print_row(const struct table *table, const int *widths, const char *const *cells, int is_title) {
+    int has_colours = text_has_colours();
     int blanks = 0;
 
     for (int c = 0; c < table->columns; c++) {
         int is_left = table->titles[c][0] == '<';
-        const char *text = cells[c] + (is_title && is_left);
+        int is_alarm = cells[c][0] == ALARM;
+        const char *colour = !has_colours ? "" : is_title ? BOLD : is_alarm ? RED : "";
+        const char *text = cells[c] + ((is_title && is_left) || is_alarm);
         int padding = widths[c] - width_of(text);
         if (!widths[c])
             continue;
         if (*text) {
-            printf("%*s%s", blanks + (is_left ? 0 : padding), "", text);
+            printf("%*s%s%s%s", blanks + (is_left ? 0 : padding), "", colour, text, *colour ? PLAIN : "");
             blanks = is_left ? padding : 0;
         } else {
             blanks += widths[c];

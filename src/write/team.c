@@ -8,6 +8,7 @@
 #define STANDARD 32            /* ranks of a team */
 #define WORTH_RANKS 8          /* of a node, from which on it is tried without being asked for */
 #define WORTH_BYTES (8u << 20) /* of a rank: less tells nothing about speed */
+#define MUCH_BYTES (64u << 20) /* that a rank protects */
 #define FIRST_GAP 16u          /* checkpoints until the slower way is tried again; then twice as many */
 #define BETTER 1.1             /* writing alone must be so much faster */
 
@@ -152,16 +153,20 @@ void vv_team_close(struct vv_outputs *outputs) {
 }
 
 /* The first two checkpoints are shared, the third is not; then the better way is kept, and the other tried now and
- * then. */
-int vv_team_wants(struct vv_outputs *outputs) {
+ * then. Ranks with much data begin alone, and share for a trial only later: files are long then, whoever writes them,
+ * and one writer for all may be the slower way by far. */
+int vv_team_wants(struct vv_outputs *outputs, uint64_t protected_bytes) {
     struct vv_team *team = &outputs->team;
+    int is_much = protected_bytes >= MUCH_BYTES;
     if (!team->post)
         return 0;
     if (!team->is_measured)
         return 1;
-    if (team->ns_shared <= 0)
-        return 1;
-    int is_better_alone = team->ns_alone > 0 && team->ns_alone * BETTER < team->ns_shared;
+    if (team->ns_shared <= 0 && team->ns_alone <= 0) {
+        team->next_trial = is_much ? FIRST_GAP : 0;
+        return !is_much;
+    }
+    int is_better_alone = team->ns_shared <= 0 || (team->ns_alone > 0 && team->ns_alone * BETTER < team->ns_shared);
     if (team->checkpoints++ < team->next_trial)
         return !is_better_alone;
     team->checkpoints = 0;

@@ -62,8 +62,8 @@ uint32_t vv_team_writer_of(const struct vv_outputs *outputs, uint32_t node, uint
 /* ---- team.c. Collective, the same code everywhere ---- */
 int vv_team_open(struct vv_outputs *outputs, struct varve_error *error);
 void vv_team_close(struct vv_outputs *outputs); /* each rank for itself */
-/* Rank 0: shall the ranks share writers in the attempt that begins? */
-int vv_team_wants(struct vv_outputs *outputs);
+/* Rank 0, which protects so much: shall the ranks share writers in the attempt that begins? */
+int vv_team_wants(struct vv_outputs *outputs, uint64_t protected_bytes);
 /* All ranks have sealed: how long did it take for how much new data? Collective. */
 int vv_team_learn(struct vv_outputs *outputs, int is_shared, uint64_t took_ns, uint64_t fresh,
                   struct varve_error *error);

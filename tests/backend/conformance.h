@@ -1,7 +1,7 @@
 /* The promises of varve_backend.h as tests, for any backend.
  *
- * A target says how to open the backend under test; the suite opens it empty, runs, and closes it. docs/backends.md
- * tells how to run it on a backend of your own. */
+ * A target says how to open the backend under test; the suite opens it empty, runs, and closes it.
+ * docs/backend-developers.md tells how to run it on a backend of your own. */
 #ifndef VARVE_CONFORMANCE_H
 #define VARVE_CONFORMANCE_H
 

@@ -3,6 +3,8 @@
  *   mem, limit, retry, fault, count     the memory backend, bare or in a wrapper that changes nothing
  *   file, file-buffered, file-named, file-rename, file-prealloc, file-steps   the file backend in the current folder
  *   shm                                 the file backend in /dev/shm
+ *   rados                               below the address in RADOS_STORE, each test in a namespace of its own
+ *   sealed, sealed-mem                  files and memory, encrypted
  *   s3                                  below the address in S3_STORE, each test under a prefix of its own
  *   any address with "://"              that store; its folder must be empty, and is not cleaned up */
 #include <errno.h>
@@ -18,7 +20,8 @@ struct place {
     const char *parent;
     int direct;
     struct vv_file_tuning tuning;
-    int is_apart; /* address is that of a folder for stores */
+    int is_apart;  /* address is that of a folder for stores */
+    int is_sealed; /* encrypted */
     char folder[512];
 };
 
@@ -35,12 +38,16 @@ static struct place places[] = {
     {.name = "file-prealloc", .parent = ".", .tuning = {.preallocate = 1, .in_flight = 1}},
     {.name = "file-steps", .parent = ".", .tuning = {.step_by_step = 1}},
     {.name = "shm", .parent = "/dev/shm"},
+    {.name = "sealed", .parent = ".", .is_sealed = 1},
+    {.name = "sealed-mem", .address = "mem://", .is_sealed = 1},
 };
 
 static int open_place(void *arg, struct varve_backend **out) {
     struct place *place = arg;
     struct varve_error error = {0};
     struct vv_backend_options options = {.may_create = 1, .direct = place->direct, .tuning = &place->tuning};
+    options.encrypt = place->is_sealed;
+    options.key = place->is_sealed ? "command:printf %064d 1" : NULL;
     if (!place->address && folder_make(place->parent, "backend-test", place->folder, 512) < 0)
         return -errno;
     static int number;
@@ -65,10 +72,12 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
         if (strcmp(places[i].name, target.name) == 0)
             target.arg = &places[i];
-    if (strcmp(target.name, "s3") == 0 && getenv("S3_STORE")) {
-        given.address = getenv("S3_STORE");
+    int is_s3 = strcmp(target.name, "s3") == 0, is_rados = strcmp(target.name, "rados") == 0;
+    const char *store = is_s3 ? getenv("S3_STORE") : is_rados ? getenv("RADOS_STORE") : NULL;
+    if (store) {
+        given.address = store;
         given.is_apart = 1;
-        target.key_max = 950; /* S3 takes 1,024 with the prefix */
+        target.key_max = is_s3 ? 950 : 0; /* S3 takes 1,024 with the prefix */
         target.arg = &given;
     }
     if (!target.arg && strstr(target.name, "://")) {

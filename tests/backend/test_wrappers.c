@@ -532,8 +532,21 @@ static void test_addresses(void **state) {
     assert_int_equal(uri.kind, VV_URI_LOADED);
     assert_string_equal(uri.scheme, "s3");
     assert_string_equal(uri.path, "b/p q");
-    assert_string_equal(uri.options, "region=x&endpoint=http://h:1&alone"); /* retry is a wrapper's */
+    assert_string_equal(uri.options[0].name, "region");
+    assert_string_equal(uri.options[0].value, "x");
+    assert_string_equal(uri.options[1].name, "endpoint"); /* retry is a wrapper's */
+    assert_string_equal(uri.options[1].value, "http://h:1");
+    assert_string_equal(uri.options[2].name, "alone");
+    assert_null(uri.options[2].value);
+    assert_null(uri.options[3].name);
     assert_int_equal(uri.retry, 2);
+    assert_int_equal(vv_uri_parse("s3://b?a=&b=c=d&", &uri, NULL), 0);
+    assert_string_equal(uri.options[0].value, "");
+    assert_string_equal(uri.options[1].value, "c=d");
+    assert_null(uri.options[2].name);
+    assert_int_equal(vv_uri_parse("s3://b?1&2&3&4&5&6&7&8&9&a&b&c&d&e&f", &uri, NULL), 0);
+    assert_string_equal(uri.options[14].name, "f");
+    assert_null(uri.options[15].name);
     assert_int_equal(vv_uri_parse("mem://?limit=100KB", &uri, NULL), 0);
     assert_int_equal(uri.limit, 100000);
     assert_int_equal(vv_uri_parse("mem://?limit=1.5GB", &uri, NULL), 0);
@@ -558,6 +571,7 @@ static void test_wrong_addresses(void **state) {
         {"s3x://bucket", VARVE_UNSUPPORTED, "s3x"},
         {"s3://b?limit=5XB", VARVE_SETTING, "limit"},
         {"s3://b%zz", VARVE_SETTING, "hexadecimal"},
+        {"s3://b?1&2&3&4&5&6&7&8&9&a&b&c&d&e&f&0", VARVE_SETTING, "more than 15"},
         {"file:/a", VARVE_SETTING, "//"},
         {"file://", VARVE_SETTING, "absolute"},
         {"file://host/a", VARVE_SETTING, "absolute"},

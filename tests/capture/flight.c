@@ -14,8 +14,8 @@
 struct mode mode = {.settings = ""};
 
 static void check_machine(void) {
-    int is_frozen = strstr(mode.settings, "capture=frozen") != NULL;
-    if (((mode.must_hold && !is_frozen) || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect &&
+    int may_freeze = strstr(mode.settings, "capture=frozen") || strstr(mode.settings, "capture=auto");
+    if (((mode.must_hold && !may_freeze) || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect &&
         !has_kernel_uffd())
         skip("%s: no userfaultfd that stops system calls here", mode.settings);
     if (strstr(mode.settings, "tracker=scan") && !has_scan())
@@ -41,10 +41,13 @@ void mode_parse(int argc, char **argv) {
             is_nobody = 1;
         else if (strcmp(argv[at], "--rounds") == 0 && at + 1 < argc)
             mode.rounds = (unsigned)atoi(argv[++at]);
+        else if (strcmp(argv[at], "--seed") == 0 && at + 1 < argc)
+            mode.seed = strtoull(argv[++at], NULL, 0);
         else if (strcmp(argv[at], "--flags") == 0 && at + 1 < argc)
             mode.flags = strcmp(argv[++at], "no-kernel") == 0 ? VARVE_NO_KERNEL_WRITES : 0;
         else
-            fail("usage: %s --settings TEXT [--must-hold] [--nobody] [--rounds N] [--flags no-kernel] [CASE...]",
+            fail("usage: %s --settings TEXT [--must-hold] [--nobody] [--rounds N] [--seed N] [--flags no-kernel] "
+                 "[CASE...]",
                  argv[0]);
     }
     scale_rounds();

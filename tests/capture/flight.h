@@ -13,6 +13,7 @@ struct mode {
     unsigned *held; /* how many flights were; of all processes */
     int is_mprotect; /* writes are stopped by signals */
     unsigned rounds; /* as asked for with --rounds, or what the program does otherwise; less with TEST_SCALE */
+    uint64_t seed;   /* as told with --seed, or as set before, by a program that rolls dice */
     char **cases;    /* names, up to NULL; none: all */
 };
 extern struct mode mode;

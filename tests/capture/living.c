@@ -38,7 +38,7 @@ static int run_case(const struct living_case *it) {
 }
 
 static int run_all(void) {
-    const struct living_case *lists[] = {signal_cases, memory_cases, kernel_cases, kinds_cases};
+    const struct living_case *lists[] = {signal_cases, memory_cases, kernel_cases, kinds_cases, system_cases};
     size_t count = sizeof lists / sizeof *lists;
     int ran = 0, failed = 0;
     for (size_t i = 0; i < count * mode.rounds; i++)

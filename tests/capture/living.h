@@ -9,6 +9,6 @@ struct living_case {
     const char *name;
     void (*run)(void);
 };
-extern const struct living_case signal_cases[], memory_cases[], kernel_cases[], kinds_cases[];
+extern const struct living_case signal_cases[], memory_cases[], kernel_cases[], kinds_cases[], system_cases[];
 
 #endif

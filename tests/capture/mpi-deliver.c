@@ -1,6 +1,6 @@
-/* mpi-deliver STORE SETTINGS [must-hold]: two ranks under mpirun. Messages are delivered into protected buffers by
- * receives that are posted after varve_checkpoint has returned, while the checkpoint is in flight: what arrives is
- * right, and the checkpoint has what was there before. */
+/* mpi-deliver STORE SETTINGS [must-hold|must-freeze]: two ranks under mpirun. Messages are delivered into protected
+ * buffers by receives that are posted after varve_checkpoint has returned, while the checkpoint is in flight: what
+ * arrives is right, and the checkpoint has what was there before. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct rank {
     struct varve_session *session;
     uint8_t *halo, *own, *outbox, *expected;
     struct images images;
-    uint64_t held;
+    uint64_t held, frozen; /* bytes */
 };
 
 static void open_session(struct rank *rank, const char *address) {
@@ -101,6 +101,7 @@ static void one_round(struct rank *rank, int round) {
     images_check(&rank->images, rank->store);
     kit_stats(rank->session, &stats);
     rank->held += stats.bytes_held;
+    rank->frozen += stats.bytes_frozen;
 }
 
 static void restart_elsewhere(struct rank *rank) {
@@ -133,8 +134,9 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank.self);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks != 2)
-        fail("usage, with two ranks: mpi-deliver STORE SETTINGS [must-hold]");
-    if (argc > 3 && !has_kernel_uffd())
+        fail("usage, with two ranks: mpi-deliver STORE SETTINGS [must-hold|must-freeze]");
+    int must_hold = argc > 3 && strcmp(argv[3], "must-hold") == 0, must_freeze = argc > 3 && !must_hold;
+    if (must_hold && !has_kernel_uffd())
         skip("no userfaultfd that stops system calls here");
     rank.other = 1 - rank.self;
     rank.store = argv[1];
@@ -152,10 +154,10 @@ int main(int argc, char **argv) {
     if (varve_close(rank.session) != 0)
         fail("close");
     restart_elsewhere(&rank);
-    printf("rank %d, %s: %d rounds are right, %llu MiB were held\n", rank.self, rank.settings, ROUNDS,
-           (unsigned long long)(rank.held >> 20));
-    if (argc > 3 && rank.held == 0)
-        fail("nothing was held: this tested nothing");
+    printf("rank %d, %s: %d rounds are right, %llu MiB were held, %llu MiB frozen\n", rank.self, rank.settings,
+           ROUNDS, (unsigned long long)(rank.held >> 20), (unsigned long long)(rank.frozen >> 20));
+    if ((must_hold && rank.held == 0) || (must_freeze && rank.frozen == 0))
+        fail("nothing was %s: this tested nothing", must_hold ? "held" : "frozen");
     MPI_Finalize();
     return 0;
 }

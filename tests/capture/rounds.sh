@@ -2,18 +2,23 @@
 # rounds.sh FOLDER [ROUNDS [SEED [LIVES]]]: what the gate samples of the tests labelled `capture`, many times. FOLDER
 # has their programs. Snapshot truth in each way of capturing on 24 MiB; memory that vanishes without a word or after
 # varve_release; a tenth as many lives of torture, each of which takes as long as fifty rounds; and all that a program
-# lives through, LIVES times. Ends with 1 if anything failed.
+# lives through, LIVES times. A round of one program is a point; a life of torture in all ways and all that a program
+# lives through are one each. Ends with 1 if anything failed, and says what was skipped.
 set -u
 folder=$1 rounds=${2:-1000} seed=${3:-1} lives=${4:-1}
-failed=0
+points=0 skipped=0 failed=0
 
-# try PROGRAM ARGUMENT...
+# try POINTS PROGRAM ARGUMENT...
 try() {
-    program=$1
-    shift
+    tried=$1 program=$2
+    shift 2
     nice "$folder/$program" "$@"
     case $? in
-    0 | 77) ;;
+    0) points=$((points + tried)) ;;
+    77)
+        echo "SKIPPED: $program $*"
+        skipped=$((skipped + 1))
+        ;;
     *)
         echo "FAILED: $program $*"
         failed=$((failed + 1))
@@ -24,7 +29,8 @@ try() {
 truth() { # SETTINGS MUST [OPTION...]
     settings=$1 must=$2
     shift 2
-    try snapshot-truth --settings "$settings" --must "$must" --rounds "$rounds" --seed "$seed" --mib 24 --limit 250MB "$@"
+    try "$rounds" snapshot-truth --settings "$settings" --must "$must" --rounds "$rounds" --seed "$seed" \
+        --mib 24 --limit 250MB "$@"
 }
 
 truth capture=auto,staging=64M staged,flight
@@ -55,31 +61,42 @@ truth capture=frozen,staging=1M frozen,flight --nobody
 frozen=capture=frozen,staging=512K
 held=capture=held,staging=512K
 trap=capture=trap,staging=512K
-try vanishing --settings $frozen --rounds "$rounds"
-try vanishing --settings $frozen,tracker=none --rounds "$rounds"
-try vanishing --settings $frozen --rounds "$rounds" --nobody
-
 some=$(((rounds + 4) / 5))
-try releasing --settings $held --must-hold --rounds "$rounds"
-try releasing --settings $held,tracker=none --must-hold --rounds $some
-try releasing --settings capture=auto,staging=64M --rounds $some
-try releasing --settings $frozen --must-hold --rounds $some
-try releasing --settings $trap,tracker=trap-uffd --must-hold --rounds $some
-try releasing --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel --rounds $some
+vanish() { # SETTINGS ROUNDS [OPTION...]
+    settings=$1 count=$2
+    shift 2
+    try "$count" vanishing --settings "$settings" --rounds "$count" --seed "$seed" "$@"
+}
+vanish $frozen "$rounds" --must-hold
+vanish $frozen,tracker=none "$rounds" --must-hold
+vanish $frozen "$rounds" --must-hold --nobody
+vanish $held "$rounds" --must-hold
+vanish capture=auto,staging=512K $some
+vanish capture=auto,staging=512K $some --nobody
+vanish capture=sync $some
 
-try torture --lives $(((rounds + 9) / 10)) --seed "$seed"
+try "$rounds" releasing --settings $held --must-hold --rounds "$rounds"
+try $some releasing --settings $held,tracker=none --must-hold --rounds $some
+try $some releasing --settings capture=auto,staging=64M --rounds $some
+try $some releasing --settings $frozen --must-hold --rounds $some
+try $some releasing --settings $trap,tracker=trap-uffd --must-hold --rounds $some
+try $some releasing --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel --rounds $some
+
+try $(((rounds + 9) / 10)) torture --lives $(((rounds + 9) / 10)) --seed "$seed"
 
 while [ "$lives" -gt 0 ]; do
     lives=$((lives - 1))
-    try living --settings capture=auto,staging=64M
-    try living --settings $held,tracker=trap-uffd --must-hold
-    try living --settings capture=sync
-    try living --settings $trap,tracker=trap-uffd --must-hold
-    try living --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel
-    try living --settings $frozen --must-hold
-    try living --settings $frozen,tracker=none --must-hold
-    try living --settings $held,tracker=scan
-    try living --settings $held,tracker=none
+    try 1 living --settings capture=auto,staging=64M
+    try 1 living --settings $held,tracker=trap-uffd --must-hold
+    try 1 living --settings capture=sync
+    try 1 living --settings $trap,tracker=trap-uffd --must-hold
+    try 1 living --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel
+    try 1 living --settings $frozen --must-hold
+    try 1 living --settings $frozen,tracker=none --must-hold
+    try 1 living --settings $frozen --must-hold --nobody
+    try 1 living --settings capture=auto,staging=512K --must-hold --nobody
+    try 1 living --settings $held,tracker=scan
+    try 1 living --settings $held,tracker=none
 done
-echo "$failed programs failed"
+echo "capture: $points points, $failed programs failed, $skipped could not be tried here"
 [ $failed -eq 0 ]

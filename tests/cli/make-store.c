@@ -1,10 +1,11 @@
 /* Make the small store that the tests of the `varve` command look at, and beside it the bytes each region must have.
  *
- *     make-store STORE FOLDER        heat: 100, 200, 300; wave: 1; FOLDER gets VERSION.REGION files of heat
- *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends; a line
- * "save" saves version 901 and prints what became of it make-store --again STORE NAME  a second life of the job:
- * restart, save version 300 once more make-store --arrays STORE FOLDER  field: 1, 2, with arrays of many types; FOLDER
- * gets VERSION.REGION files */
+ *     make-store STORE FOLDER          heat: 100, 200, 300; wave: 1; FOLDER gets VERSION.REGION files of heat
+ *     make-store --hold STORE NAME     open a session, save version 900, print "ready", hold on until stdin ends; a
+ *                                      line "save" saves version 901 and prints what became of it
+ *     make-store --again STORE NAME    a second life of the job: restart, save version 300 once more
+ *     make-store --marked STORE        marked: 1, with an attribute and a region whose names and values are MARKERs
+ *     make-store --arrays STORE FOLDER field: 1, 2, with arrays of many types; FOLDER gets VERSION.REGION files */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -138,6 +139,15 @@ static void again(const char *store, const char *name) {
     check(varve_close(session), "close", "");
 }
 
+static void make_marked(const char *store) {
+    struct varve_session *session = open_session(store, "marked");
+
+    protect(session, "MARKER-OF-REGION", steps, sizeof steps);
+    check(varve_attribute(session, "MARKER-OF-ATTRIBUTE", "MARKER-OF-VALUE"), "attribute", "");
+    save(session, 1);
+    check(varve_close(session), "close", "");
+}
+
 /* ---- arrays ---- */
 
 #define ROWS 256
@@ -234,12 +244,14 @@ int main(int argc, char **argv) {
         again(argv[2], argv[3]);
     } else if (argc == 4 && !strcmp(argv[1], "--arrays")) {
         make_arrays(argv[2], argv[3]);
+    } else if (argc == 3 && !strcmp(argv[1], "--marked")) {
+        make_marked(argv[2]);
     } else if (argc == 3) {
         make_heat(argv[1], argv[2]);
         make_wave(argv[1]);
     } else {
-        fprintf(stderr,
-                "usage: make-store STORE FOLDER | --hold STORE NAME | --again STORE NAME | --arrays STORE FOLDER\n");
+        fprintf(stderr, "usage: make-store STORE FOLDER | --hold STORE NAME | --again STORE NAME | --marked STORE |"
+                        " --arrays STORE FOLDER\n");
         return 2;
     }
     return 0;

@@ -3,11 +3,20 @@
 
 run 0 --version
 check "version" grep -q '^varve [0-9]*\.[0-9]*\.[0-9]*$' out
+mv out version
+run 0 --version --build
+check "the version comes first" sh -c 'head -n 1 out | cmp - version'
+has out '^codecs lz4 zstd'
+has out '^fault points o[nf]'
+run 0 --build
+has out '^compiler '
+run 0 --version --json
+json 'of("version")[0]["version"] == of("version")[0]["library_version"]' '"codecs lz4" in of("version")[0]["build"]'
 run 0 help
 for command in ls show diff stats verify restore forget prune compact repair unlock config; do
 	check "help lists $command" grep -q "^  $command " out
 done
-for command in ls list show diff stats verify check restore forget prune gc compact repair unlock config; do
+for command in $(commands) list check gc; do
 	"$VARVE" help $command >help.out 2>err
 	check "help $command has an example" grep -q '^example: .*varve' help.out
 	"$VARVE" $command --help >help2.out 2>err

@@ -17,7 +17,7 @@ check "four lines" test "$(wc -l <out)" -eq 4
 run 1 ls ck nobody
 has err 'no checkpoint of "nobody"'
 run 0 ls ck --json
-json 'lines[-1] == {"message_type": "summary", "checkpoints": 4, "damaged": 0}' \
+json 'lines[-1] == {"message_type": "summary", "checkpoints": 4, "damaged": 0, "unreadable": 0}' \
 	'[c["version"] for c in of("checkpoint")] == [300, 200, 100, 1]' \
 	'of("checkpoint")[0]["bytes_protected"] == 1048576 + 40000 + 262144 + 24' \
 	'of("checkpoint")[3]["name"] == "wave \"1\""' \

@@ -53,6 +53,28 @@ run 0 verify ck
 run 0 repair ck
 has out '^nothing to rebuild'
 
+# A record that cannot be read is not called damaged. Which request reads it is not known here: each is tried.
+for error in EACCES ETIMEDOUT; do
+	: >all
+	for call in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		"$VARVE" ls "ck?fault=fail:$call:$error" >out 2>err
+		case $? in 0 | 1 | 10) ;; *) fail "$error at call $call of ls: a wrong exit code" ;; esac
+		cat out err >>all
+	done
+	has_not all damaged
+	has all 'heat  *300  *1  *unreadable'
+	has all 'heat@300 of generation 1 may be whole, .*cannot read n/heat/record/.*: [A-Z]'
+	has all '^varve: 1 not read'
+done
+for call in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+	"$VARVE" ls "ck?fault=fail:$call:EACCES" --json >out 2>/dev/null
+	grep -q '"is_unreadable":true' out && break
+done
+json 'of("checkpoint")[0]["is_unreadable"] and "Permission denied" in of("checkpoint")[0]["reason"]' \
+	'not any(c["is_damaged"] for c in of("checkpoint")) and lines[-1]["damaged"] == 0 and lines[-1]["unreadable"] == 1'
+"$VARVE" forget "ck?fault=fail:$call:EACCES" heat --keep-last 1 -n >out 2>err
+has_not out 'heat@300'
+
 # The store object.
 rm ck/varve
 run 0 ls ck

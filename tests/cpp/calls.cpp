@@ -1,9 +1,13 @@
 // varve.hpp: types, vectors that a restart resizes, moves, exceptions and codes. calls FOLDER
 #include <array>
+#include <cerrno>
 #include <complex>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#if __cplusplus >= 202002L
+#include <span>
+#endif
 #include <string>
 #include <varve/varve.hpp>
 #include <vector>
@@ -43,6 +47,9 @@ struct plain {
     double a;
     char b[3];
 };
+#if __cplusplus >= 202002L
+template <class T> using view = std::span<T>;
+#else
 template <class T> struct view { // as std::span
     T *data_;
     std::size_t size_;
@@ -53,6 +60,7 @@ template <class T> struct view { // as std::span
         return size_;
     }
 };
+#endif
 
 struct data {
     std::vector<double> v;
@@ -74,7 +82,9 @@ struct data {
         s.protect("z", z);
         s.protect("hue", hue);
         s.protect("heap", heap.get(), 5);
-        s.protect("view", view<double>{block.data(), 3});
+        s.protect("view", view<double>{block.data(), 2});
+        view<double> named{&block[2], 1};
+        s.protect("named", named); // the memory, not the view
         s.protect("block", block.data() + 3, {{1, 0, 1}, {3, 0, 3}});
     }
 };
@@ -105,7 +115,7 @@ void check_stored(varve::session &s) {
         if (one.name == "block")
             expect(one.type == VARVE_F64 && one.dims == 2 && one.last == 3, "dimensions");
     }
-    expect(all.size() == 10, "ten regions");
+    expect(all.size() == 11, "eleven regions");
 }
 
 void every_type() {
@@ -168,11 +178,18 @@ void refusals() {
     varve::session s(folder + "/refusals", "refusals");
     s.protect("v", floats);
     int code = thrown([&] { s.restart(); });
-    expect(code < 0 && floats.empty(), "a vector of another type is refused");
+    expect(code == VARVE_MISMATCH && floats.empty(), "a vector of another type is refused, with a code of its own");
+    expect(!s.restart(VARVE_LATEST, &error) && error.code == VARVE_MISMATCH &&
+               std::string(error.text).find("region v") != std::string::npos,
+           std::string("and by its name: ") + error.text);
+    std::vector<plain> others;
+    s.protect("v", others);
+    expect(thrown([&] { s.restart(); }) == VARVE_MISMATCH && others.empty(), "so is one of structs");
+    expect(thrown([&] { s.restart(9); }) == -ENOENT, "a version that is not there has another code");
     std::vector<double> v;
     s.protect("v", v);
     s.protect("a", small);
-    expect(!s.restart(VARVE_LATEST, &error) && error.code < 0, "an array of another size is refused");
+    expect(!s.restart(VARVE_LATEST, &error) && error.code == VARVE_MISMATCH, "an array of another size is refused");
     expect(std::string(error.text).find("region a") != std::string::npos, std::string("by its name: ") + error.text);
     s.unprotect("a");
     expect(s.checkpoint(2, &error) == 0, std::string("the vector is protected as before: ") + error.text);
@@ -184,6 +201,61 @@ void refusals() {
     s.checkpoint(3);
     expect(s.checkpoint(3, &error) < 0 && error.code < 0 && error.text[0] != 0, "a version that is not above the last");
     expect(thrown([&] { s.checkpoint(3); }) == error.code, "the same code either way");
+}
+
+// A vector of varve::allocator is found and restored by its name.
+using named = std::vector<double, varve::allocator<double>>;
+
+void check_growth(varve::session &s) {
+    named v(1000, 1.5, s.memory<double>("v"));
+    s.checkpoint(1);
+    v.reserve(5000); // another block, of the same name
+    v.resize(1500, 2.5);
+    named copy = v; // memory as ever
+    copy[0] = 7;
+    s.checkpoint(2);
+    named other;
+    other.swap(v); // the name goes along
+    other[1] = 3.5;
+    v = named(10, 9.5);
+    s.checkpoint(3);
+    s.wait();
+    std::vector<seen> all;
+    expect(varve_stored(s.handle(), VARVE_LATEST, see, &all, nullptr) == 0 && all.size() == 1, "one region");
+    expect(all.size() == 1 && all[0].name == "v" && all[0].type == VARVE_F64 && all[0].local == 5000,
+           "of the name and type, as large as the capacity");
+}
+
+void named_memory() {
+    named late;
+    {
+        varve::session s(folder + "/named", "named");
+        check_growth(s);
+        late = named(10, 4.5, s.memory<double>("late"));
+        s.close();
+        expect(thrown([&] { named gone(5, s.memory<double>("gone")); }) == -EINVAL, "not without a session");
+    }
+    {
+        varve::session s(folder + "/named", "named");
+        named v(s.memory<double>("v"));
+        v.reserve(5000);
+        v.resize(1500);
+        expect(s.restart().value_or(0) == 3, "the newest comes back");
+        expect(v[0] == 1.5 && v[1] == 3.5 && v[999] == 1.5 && v[1499] == 2.5, "in the vector of that name");
+    }
+    varve::session s(folder + "/named", "named");
+    named small(1000, s.memory<double>("v"));
+    varve_error error{};
+    expect(!s.restart(VARVE_LATEST, &error) && error.code == VARVE_MISMATCH &&
+               std::string(error.text).find("region v") != std::string::npos,
+           std::string("another capacity is refused: ") + error.text);
+    named right(s.memory<double>("v"));
+    right.swap(small);
+    small.reserve(5000);
+    small.resize(2);
+    right = named();
+    expect(s.restart(VARVE_LATEST, &error).value_or(0) == 3 && small[1] == 3.5,
+           std::string("of two the newer has the name: ") + error.text);
 }
 
 void moves() {
@@ -265,6 +337,7 @@ int main(int argc, char **argv) {
     folder = argc > 1 ? argv[1] : ".";
     every_type();
     refusals();
+    named_memory();
     moves();
     exceptions();
     errors();

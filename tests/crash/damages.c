@@ -11,11 +11,15 @@
 #include <unistd.h>
 #include <varve/varve_inspect.h>
 
+#include "storage/storage.h"
+
 #define KINDS (VV_KIND_LAST + 1)
 
 /* ---- the objects ---- */
 
-static struct objects *listing; /* nftw passes no argument on */
+/* nftw passes no argument on */
+static struct objects *listing;
+static struct varve_backend *opened; /* which sees through the encryption of a store */
 
 static int add_object(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     const char *text = path + strlen(listing->root) + 1;
@@ -24,10 +28,8 @@ static int add_object(const char *path, const struct stat *st, int type, struct 
     (void)ftw;
     if (type != FTW_F || !strncmp(text, "tmp/", 4) || vv_key_parse(text, &key) < 0)
         return 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || pread(fd, &kind, sizeof kind, 10) != (ssize_t)sizeof kind)
+    if (vv_backend_get(opened, text, 10, &kind, sizeof kind) != (int64_t)sizeof kind)
         return -1;
-    close(fd);
     struct object *list = realloc(listing->list, (listing->count + 1) * sizeof *list);
     if (!list)
         abort();
@@ -46,7 +48,12 @@ static int compare_objects(const void *a, const void *b) {
 int objects_list(const char *root, struct objects *out) {
     *out = (struct objects){.root = root};
     listing = out;
-    if (nftw(root, add_object, 16, FTW_PHYS) != 0)
+    const struct vv_backend_options options = {.purpose = VV_FOR_READING, .key = getenv("VARVE_KEY")};
+    if (vv_backend_open(root, &options, &opened, NULL) != 0)
+        return -1;
+    int rc = nftw(root, add_object, 16, FTW_PHYS);
+    vv_backend_close(opened);
+    if (rc != 0)
         return -1;
     qsort(out->list, out->count, sizeof *out->list, compare_objects);
     return 0;
@@ -117,8 +124,9 @@ int damage_hurts(const struct damage *damage, const char *name) {
 
 int damage_is_allowed(const struct damage *damage) {
     int kind = damage->object->kind;
-    return damage->kind == DAMAGE_REMOVE && (kind == VV_KIND_CLAIM || kind == VV_KIND_HEARTBEAT ||
-                                             kind == VV_KIND_CATALOGUE || kind == VV_KIND_TOMBSTONE);
+    return damage->kind == DAMAGE_REMOVE &&
+           (kind == VV_KIND_CLAIM || kind == VV_KIND_HEARTBEAT || kind == VV_KIND_CATALOGUE ||
+            kind == VV_KIND_TOMBSTONE || kind == VV_KIND_LOG);
 }
 
 static const char *link_from, *link_to;

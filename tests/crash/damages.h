@@ -45,8 +45,8 @@ int damage_parse(const struct objects *objects, const char *text, struct damage 
 
 /* Does it hurt objects of this name? Those of the whole store concern all. */
 int damage_hurts(const struct damage *damage, const char *name);
-/* May verify find nothing? A claim, a heartbeat, a catalogue or a tombstone may be absent without anything being wrong.
- */
+/* May verify find nothing? A claim, a heartbeat, a catalogue, a tombstone or a session's log may be absent without
+ * anything being wrong. */
 int damage_is_allowed(const struct damage *damage);
 
 /* Make the copy and damage it; -1 if it cannot be made. */

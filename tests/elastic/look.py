@@ -14,7 +14,15 @@ path, shape = sys.argv[1], tuple(int(size) for size in sys.argv[2].split("x"))
 with numpy.errstate(over="ignore"):
     wanted = value_of(numpy.arange(numpy.prod(shape), dtype=numpy.uint64)).reshape(shape)
 with h5py.File(path) as file:
-    assert file.attrs["varve_name"] == "grid" and file.attrs["varve_version"] == "1", dict(file.attrs)
+    attributes = dict(file.attrs)
+    assert attributes.pop("varve_time").endswith("Z") and attributes.pop("varve_program"), dict(file.attrs)
+    assert attributes == {
+        "varve_name": "grid",
+        "varve_version": "1",
+        "time": "12.5 \u00b5s",
+        "run/of": "",
+        "varve_name~2": "the program's own",
+    }, attributes
     assert file["field"].dtype == numpy.dtype("<u8"), file["field"].dtype
     assert numpy.array_equal(file["field"][...], wanted)
     assert numpy.array_equal(file["field"][shape[0] // 2 :, ..., 1], wanted[shape[0] // 2 :, ..., 1])

@@ -20,7 +20,7 @@
 #define CONFIG 700 /* words */
 #define REGIONS_MAX 16
 
-enum counts { EVEN, OWN, TOO_FEW };
+enum counts { EVEN, UNEVEN, TOO_FEW };
 enum odd {
     NOTHING_ODD,
     NO_CHOICE,    /* the allocator has no choose */
@@ -28,6 +28,7 @@ enum odd {
     NOT_WANTED,   /* the last rank does not want its part of the list */
     NO_MEMORY,    /* the last rank has none for the list */
     FAILS,        /* the choose of the last rank fails */
+    TOO_SHORT,    /* the new list, on the last rank */
     A_LIST,       /* choose calls a list what is none */
     BY_ITSELF,    /* rank 0 calls varve_restart */
     CALLBACK,     /* a region has callbacks */
@@ -38,7 +39,18 @@ struct plan {
     enum { SAVE, SAVE_PRIVATE, SAVE_MIXED, RESTART, GO_ON, LOOK } step;
     enum counts counts;
     enum odd odd;
-    enum { UNKNOWN, FITS, OUTGROWN } lists; /* are they protected before the restart? */
+    enum {
+        UNKNOWN,
+        FITS,
+        SHAPELESS, /* as bytes, also what was stored with rows */
+        SCRATCH,   /* without a word, what was dropped */
+        OWN,       /* without a word, what belongs to a rank */
+        NEW_LIST,  /* what belonged to one rank each is a list now */
+        BLOCKS,    /* of what all ranks had a copy of */
+        OUTGROWN,  /* more than will come */
+        SHAPED,    /* with rows, also what was stored as bytes */
+        UNLIKE     /* some ranks as bytes, the others with rows */
+    } lists;       /* what is protected before the restart */
     int drops_own;
     int is_damaged; /* the newest checkpoint */
     int code;
@@ -164,11 +176,15 @@ static void fill(struct rank *rank, enum counts counts, int is_stored, uint64_t 
     share(rank, TEXT, counts, &first, &count);
     for (uint64_t i = 0; i < count; i++)
         ((uint8_t *)text->ptr)[i] = (uint8_t)value_of(first + i, seed + 2);
-    for (uint64_t i = 0; i < CONFIG && find_given(rank, "config")->bytes; i++)
-        find_given(rank, "config")->ptr[i] = value_of(i, seed + 3);
+    share(rank, CONFIG / 2, EVEN, &first, &count);
+    for (uint64_t i = 0; i < find_given(rank, "config")->bytes / 8; i++)
+        find_given(rank, "config")->ptr[i] = value_of(i + (rank->plan->lists == BLOCKS ? first * 2 : 0), seed + 3);
     struct given *own = find_given(rank, "own");
-    for (uint64_t i = 0; own && i < own_words(rank->comm->rank); i++)
-        own->ptr[i] = value_of(i, seed + 100 + rank->comm->rank);
+    uint32_t end = rank->plan->lists == NEW_LIST && is_last(rank) ? *ranks_before : rank->comm->rank + 1;
+    uint64_t *at = own ? own->ptr : NULL;
+    for (uint32_t from = rank->comm->rank; own && from < end; from++)
+        for (uint64_t i = 0; i < own_words(from); i++)
+            *at++ = value_of(i, seed + 100 + from);
 }
 
 static void protect(struct rank *rank, const char *name, uint64_t bytes, const struct varve_array *array,
@@ -190,10 +206,85 @@ static void protect_lists(struct rank *rank, enum counts counts) {
     protect(rank, "text", count, NULL, VARVE_JOINED);
 }
 
+/* As bytes, and of config it is not said what it is. */
+static void protect_shapeless(struct rank *rank, enum counts counts) {
+    uint64_t first, count;
+    share(rank, LIST, counts, &first, &count);
+    protect(rank, "list", count * 24, NULL, VARVE_JOINED);
+    protect(rank, "config", CONFIG * 8, NULL, VARVE_BY_DIMS);
+}
+
+/* The last rank has what ranks after it had. */
+static void protect_new_list(struct rank *rank) {
+    uint64_t words = 0;
+    for (uint32_t from = rank->comm->rank; from < (is_last(rank) ? *ranks_before : rank->comm->rank + 1); from++)
+        words += own_words(from);
+    words -= rank->plan->odd == TOO_SHORT && is_last(rank);
+    protect(rank, "own", words * 8, NULL, VARVE_JOINED);
+}
+
+/* Rows of what all had, and it is not said what it is. */
+static void protect_blocks(struct rank *rank) {
+    uint64_t first, count;
+    share(rank, CONFIG / 2, EVEN, &first, &count);
+    struct varve_array config = array_of(CONFIG / 2, 2);
+    config.dim[0] = (struct varve_dim){count, first, CONFIG / 2};
+    protect(rank, "config", count * 16, &config, VARVE_BY_DIMS);
+}
+
+/* Bytes with a shape; or rows, and on the first rank bytes. */
+static void protect_otherwise(struct rank *rank, int is_unlike) {
+    uint64_t first, count;
+    share(rank, is_unlike ? LIST : TEXT, rank->plan->counts, &first, &count);
+    struct varve_array list = array_of(count, 3),
+                       text = {.size = sizeof text, .type = VARVE_U8, .dims = 1, .dim = {{count, 0, count}}};
+    if (is_unlike)
+        protect(rank, "list", count * 24, rank->comm->rank ? &list : NULL, VARVE_JOINED);
+    else
+        protect(rank, "text", count, &text, VARVE_JOINED);
+}
+
+/* On each rank, more than will come. */
+static void protect_too_much(struct rank *rank) {
+    struct varve_array all = array_of(LIST, 3);
+    protect(rank, "list", 24 * LIST, &all, VARVE_JOINED);
+    protect(rank, "text", TEXT + 1, NULL, VARVE_JOINED);
+}
+
+static void protect_some(struct rank *rank) {
+    switch (rank->plan->lists) {
+    case UNKNOWN:
+        return;
+    case FITS:
+        protect_lists(rank, rank->plan->counts);
+        return;
+    case SHAPELESS:
+        protect_shapeless(rank, rank->plan->counts);
+        return;
+    case SCRATCH:
+        protect(rank, "scratch", 800, NULL, VARVE_BY_DIMS);
+        return;
+    case OWN:
+        protect(rank, "own", own_words(rank->comm->rank) * 8, NULL, VARVE_BY_DIMS);
+        return;
+    case NEW_LIST:
+        protect_new_list(rank);
+        return;
+    case BLOCKS:
+        protect_blocks(rank);
+        return;
+    case OUTGROWN:
+        protect_too_much(rank);
+        return;
+    default:
+        protect_otherwise(rank, rank->plan->lists == UNLIKE);
+    }
+}
+
 static void protect_all(struct rank *rank) {
     int is_private = rank->plan->step == SAVE_PRIVATE, is_mixed = rank->plan->step == SAVE_MIXED && is_last(rank);
     struct varve_array field = block_of(rank, 1), config = array_of(CONFIG / 2, 2);
-    protect_lists(rank, OWN);
+    protect_lists(rank, UNEVEN);
     protect(rank, "field", field.dim[0].local * COLUMNS * 8, &field, VARVE_BY_DIMS);
     protect(rank, "config", CONFIG * 8, &config, is_mixed ? VARVE_BY_RANK : VARVE_REPLICATED);
     protect(rank, "own", own_words(rank->comm->rank) * 8, NULL, is_private ? VARVE_BY_DIMS : VARVE_BY_RANK);
@@ -272,7 +363,7 @@ static int choose(void *arg, const struct varve_region_info *whole, enum varve_d
         *part = block_of(rank, 0);
     if (*how != VARVE_JOINED || rank->plan->counts == EVEN)
         return 0;
-    share(rank, whole->array->dims ? LIST : TEXT, OWN, &first, &count);
+    share(rank, whole->array->dims ? LIST : TEXT, UNEVEN, &first, &count);
     part->dim[0].local = count - (rank->plan->counts == TOO_FEW && is_last(rank));
     return 0;
 }
@@ -442,20 +533,18 @@ static void say_again(struct rank *rank) {
 static void come_back(struct rank *rank) {
     if (rank->plan->odd >= CALLBACK)
         protect_elsewhere(rank);
-    if (rank->plan->lists == FITS)
-        protect_lists(rank, rank->plan->counts);
-    if (rank->plan->lists == OUTGROWN) { /* on each rank, more than will come */
-        struct varve_array all = array_of(LIST, 3);
-        protect(rank, "list", 24 * LIST, &all, VARVE_JOINED);
-        protect(rank, "text", TEXT + 1, NULL, VARVE_JOINED);
-    }
+    protect_some(rank);
     int rc = restart(rank);
     if (rc != rank->plan->code)
         group_fail(rank->comm, "restart: %d instead of %d: %s", rc, rank->plan->code,
                    varve_session_error(rank->session)->text);
-    size_t released = 0;
-    for (size_t i = 0; i < rank->count; i++)
+    size_t released = 0, moved = 0;
+    for (size_t i = 0; i < rank->count; i++) {
         released += !rank->given[i].is_protected && rank->given[i].is_released;
+        moved += rank->given[i].is_protected && rank->given[i].is_released;
+    }
+    if (moved && rank->plan->lists < OUTGROWN) /* OUTGROWN and what follows it is asked for anew */
+        group_fail(rank->comm, "%zu regions that fit went elsewhere", moved);
     if (rank->plan->is_damaged && released < 4)
         group_fail(rank->comm, "%zu regions were given back", released);
     if (rc)
@@ -471,7 +560,7 @@ static void live(struct varve_comm *comm, void *arg) {
     open_session(&rank);
     if (rank.plan->step <= SAVE_MIXED) {
         protect_all(&rank);
-        save(&rank, OWN, 1);
+        save(&rank, UNEVEN, 1);
     } else if (rank.plan->step == LOOK) {
         look(&rank);
     } else {
@@ -529,7 +618,7 @@ static void all_pairs(void **state) {
         run(numbers[from], &(struct plan){.step = SAVE});
         for (size_t to = 0; to < 5; to++)
             if (to != from) {
-                run(numbers[to], &(struct plan){.step = RESTART, .counts = OWN});
+                run(numbers[to], &(struct plan){.step = RESTART, .counts = UNEVEN});
                 run(numbers[to], &(struct plan){.step = LOOK});
                 run(numbers[to], &(struct plan){.step = RESTART, .counts = EVEN});
             }
@@ -541,20 +630,51 @@ static void goes_on(void **state) {
     (void)state;
     run(3, &(struct plan){.step = SAVE});
     for (size_t i = 0; i < 6; i++)
-        run(ranks[i], &(struct plan){.step = GO_ON, .counts = i % 2 ? EVEN : OWN});
+        run(ranks[i], &(struct plan){.step = GO_ON, .counts = i % 2 ? EVEN : UNEVEN});
 }
 
 /* Lists that fit what is stored are filled where they are; those that do not are asked for anew. */
 static void protected_lists(void **state) {
     (void)state;
     run(3, &(struct plan){.step = SAVE});
-    run(5, &(struct plan){.step = RESTART, .counts = OWN, .lists = FITS});
+    run(5, &(struct plan){.step = RESTART, .counts = UNEVEN, .lists = FITS});
     run(2, &(struct plan){.step = RESTART, .counts = EVEN, .lists = FITS});
+    run(5, &(struct plan){.step = RESTART, .counts = UNEVEN, .lists = SHAPELESS});
+    run(2, &(struct plan){.step = RESTART, .counts = EVEN, .lists = SHAPELESS});
     run(2, &(struct plan){.step = RESTART, .counts = EVEN, .lists = OUTGROWN});
-    run(4, &(struct plan){.step = RESTART, .counts = OWN, .lists = OUTGROWN});
-    run(4, &(struct plan){.step = RESTART, .counts = OWN, .odd = BY_ITSELF});
+    run(4, &(struct plan){.step = RESTART, .counts = UNEVEN, .lists = OUTGROWN});
+    run(4, &(struct plan){.step = RESTART, .counts = UNEVEN, .odd = BY_ITSELF});
     run(2, &(struct plan){
                .step = RESTART, .odd = NO_MEMORY, .code = -ENOMEM, .says = "gave no memory", .lists = OUTGROWN});
+}
+
+/* A list is asked for anew if it is protected with a shape that it has not, or not alike on all ranks; and filled if it
+ * is one only now. */
+static void lists_otherwise(void **state) {
+    (void)state;
+    run(3, &(struct plan){.step = SAVE});
+    for (uint32_t ranks = 2; ranks <= 5; ranks += 3) {
+        run(ranks, &(struct plan){.step = RESTART, .counts = EVEN, .lists = SHAPED});
+        run(ranks, &(struct plan){.step = RESTART, .counts = EVEN, .lists = UNLIKE});
+        run(ranks, &(struct plan){.step = RESTART, .counts = EVEN, .lists = BLOCKS});
+    }
+    run(3, &(struct plan){.step = SAVE_PRIVATE});
+    run(2, &(struct plan){.step = RESTART, .lists = NEW_LIST});
+    run(2, &(struct plan){.step = RESTART,
+                          .lists = NEW_LIST,
+                          .odd = TOO_SHORT,
+                          .code = VARVE_MISMATCH,
+                          .says = "region own: it was not stored as a list; to make it one, protect all of its 552"});
+}
+
+/* What is protected without a word is filled or refused, and not passed over since it once was dropped. */
+static void nothing_is_passed_over(void **state) {
+    (void)state;
+    run(3, &(struct plan){.step = SAVE});
+    run(2, &(struct plan){.step = RESTART, .lists = OWN});
+    run(2, &(struct plan){
+               .step = RESTART, .lists = SCRATCH, .code = VARVE_MISMATCH, .says = "region scratch is no array"});
+    run(4, &(struct plan){.step = RESTART, .lists = OWN, .code = VARVE_MISMATCH, .says = "region own is no array"});
 }
 
 /* The newest is damaged: its memory is given back, and the program is asked for that of the one before. */
@@ -570,7 +690,7 @@ static void damage_makes_it_ask_again(void **state) {
     assert_int_equal(system(command), 0);
     --*saved;
     *salt -= 1000;
-    run(2, &(struct plan){.step = RESTART, .counts = OWN, .is_damaged = 1});
+    run(2, &(struct plan){.step = RESTART, .counts = UNEVEN, .is_damaged = 1});
     run(5, &(struct plan){.step = RESTART, .counts = EVEN, .lists = OUTGROWN, .is_damaged = 1});
 }
 
@@ -616,6 +736,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(all_pairs),       TEST(goes_on),
         TEST(protected_lists), TEST(damage_makes_it_ask_again),
+        TEST(lists_otherwise), TEST(nothing_is_passed_over),
         TEST(what_is_refused), TEST(what_belongs_to_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <varve/varve_inspect.h>
 
 #include "../unit/store_data.h"
+#include "arrays/global_array.h"
 
 #define OWNERS 3
 #define HUGE_COUNT (UINT64_C(1) << 38)
@@ -30,7 +31,7 @@ static const struct hostile cases[] = {
      800,
      {ONE(DIM(300, 0, 100, 0, 0)), ONE(DIM(300, 100, 100, 0, 0)), ONE(DIM(300, 200, 100, 0, 0))}},
     {"blocks that overlap",
-     "both stored some elements",
+     "ranks 0 and 1 have both stored [99:100]",
      800,
      {ONE(DIM(300, 0, 100, 0, 0)), ONE(DIM(300, 99, 100, 0, 0)), ONE(DIM(300, 200, 100, 0, 0))}},
     {"a block outside",
@@ -187,7 +188,25 @@ static void hostile_descriptions_are_refused_by_name(void **state) {
     alarm(0);
 }
 
+/* A manifest that has the name twice, as arrays of other sizes: the second one is rank 0's as well. */
+static void one_rank_cannot_have_two(void **state) {
+    const struct vv_region_shape shapes[2] = {ONE(DIM(200, 0, 100, 0, 0)), ONE(DIM(400, 100, 300, 0, 0))};
+    struct vv_global_arrays arrays = {0};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct vv_recipe_region region = {.name = "array", .length = i == 0 ? 800 : 2400, .shape = shapes[i]};
+        assert_ok(vv_global_arrays_describe(&arrays, 0, &region, &failure));
+    }
+    assert_ok(vv_global_arrays_check(&arrays, 0, &failure));
+    assert_true(arrays.count == 1 && arrays.list[0].is_ambiguous && arrays.list[0].missing == 0);
+    assert_non_null(strstr(arrays.list[0].problem, "ranks 0 and 0 have stored blocks of arrays of different sizes"));
+    vv_global_arrays_clear(&arrays);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hostile_descriptions_are_refused_by_name)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hostile_descriptions_are_refused_by_name),
+        cmocka_unit_test(one_rank_cannot_have_two),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,17 +140,18 @@ WITH = {"beat_seconds=3600": "dead_seconds=86400,", "dead_seconds=2": "beat_seco
 @row
 def F5(scene):
     """A documented setting (dCP_Mode=2) is chosen. FTI dies of SIGSEGV. Right: every value that `varve config --list` allows makes
-    checkpoints that restart: all words but access=read and those of heap, and both ends of all ranges; but a tracker that this kernel does not have is
-    refused by name."""
+    checkpoints that restart: all words but those of access, heap, encrypt, key, tiers and durable that need something else, and both
+    ends of all ranges; but a tracker that this kernel does not have is refused by name."""
     choices = []
     for name, bounds in scene.settings():
         if "|" in bounds:
             words = [word.replace(":n", ":2") for word in bounds.split("|")]
         else:
             words = bounds.replace(" or more", "").replace(", ", " to ").split(" to ")
-        # access=read saves nothing; without `varve run` there is no heap to protect.
-        choices += ["%s=%s" % (name, word) for word in words
-                    if (name, word) not in (("access", "read"), ("heap", "data"), ("heap", "unchecked"))]
+        # access=read saves nothing; without `varve run` there is no heap to protect; without a key nothing is encrypted;
+        # without further tiers only the first one can be asked for.
+        alone = {"access": ("write",), "heap": ("auto", "off"), "encrypt": ("off",), "key": (), "durable": ("1",), "tiers": ()}
+        choices += ["%s=%s" % (name, word) for word in words if word in alone.get(name, words)]
     refused = scene.run(scene.fresh(), "set:tracker=softdirty", "open:refused")
     if refused.lines[0][0] != "open OK":
         expect("softdirty does not work here" in refused.story(), "refused without a reason:\n" + refused.story())

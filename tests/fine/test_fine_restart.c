@@ -44,12 +44,8 @@ struct board {
 static struct board *board;
 static char folder[64];
 
-int64_t __real_vv_backend_get(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size);
-int64_t __wrap_vv_backend_get(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size);
-int __real_vv_block_decode(struct vv_coders *coders, const char *key, const struct vv_block *block, const void *stored,
-                           void *raw, struct varve_error *error);
-int __wrap_vv_block_decode(struct vv_coders *coders, const char *key, const struct vv_block *block, const void *stored,
-                           void *raw, struct varve_error *error);
+__typeof__(vv_backend_get) __real_vv_backend_get, __wrap_vv_backend_get;
+__typeof__(vv_block_decode) __real_vv_block_decode, __wrap_vv_block_decode;
 
 /* Wrappers, and what asks other ranks, call it again or not at all: calls of the folder itself count. */
 static const struct varve_backend_ops *folder_ops;

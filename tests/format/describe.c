@@ -145,6 +145,17 @@ static int describe_trigger(FILE *out, const uint8_t *data, size_t size, struct 
     return 0;
 }
 
+static int describe_job_log(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_key key = sample_key(VV_KIND_LOG);
+    const char *text;
+    size_t length;
+    int rc = vv_job_log_parse(data, size, &key, sample_store_id, &text, &length, error);
+    if (rc < 0)
+        return rc;
+    fwrite(text, 1, length, out);
+    return 0;
+}
+
 static int describe_catalogue(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
     struct vv_key key = sample_key(VV_KIND_CATALOGUE);
     struct vv_catalogue catalogue;
@@ -482,21 +493,14 @@ static const struct {
     const char *kind;
     int (*describe)(FILE *out, const uint8_t *data, size_t size, struct varve_error *error);
 } kinds[] = {
-    {"store", describe_store},
-    {"claim", describe_claim},
-    {"beat", describe_heartbeat},
-    {"writers", describe_writers},
-    {"record", describe_record},
-    {"tombstone", describe_tombstone},
-    {"catalogue", describe_catalogue},
-    {"part", describe_part},
-    {"pack", describe_pack},
-    {"pin", describe_pin},
-    {"trigger", describe_trigger},
-    {"copy", describe_copy},
-    {"manifest", describe_manifest},
-    {"overlay", describe_overlay},
-    {"attributes", describe_attributes},
+    {"store", describe_store},         {"claim", describe_claim},
+    {"beat", describe_heartbeat},      {"writers", describe_writers},
+    {"record", describe_record},       {"tombstone", describe_tombstone},
+    {"catalogue", describe_catalogue}, {"part", describe_part},
+    {"pack", describe_pack},           {"pin", describe_pin},
+    {"trigger", describe_trigger},     {"log", describe_job_log},
+    {"copy", describe_copy},           {"manifest", describe_manifest},
+    {"overlay", describe_overlay},     {"attributes", describe_attributes},
     {"arrays", describe_arrays},
 };
 

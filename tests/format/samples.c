@@ -148,6 +148,12 @@ void sample_trigger(struct vv_buf *buf) {
     vv_trigger_encode(buf, &key, sample_store_id, &trigger);
 }
 
+void sample_job_log(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_LOG);
+    static const char text[] = "{\"type\":\"job\",\"ranks\":3}\n{\"type\":\"end\",\"why\":\"closed\"}\n";
+    vv_job_log_encode(buf, &key, sample_store_id, text, sizeof text - 1);
+}
+
 void sample_catalogue(struct vv_buf *buf) {
     struct vv_key key = sample_key(VV_KIND_CATALOGUE);
     struct vv_catalogue_entry list[] = {

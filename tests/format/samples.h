@@ -2,6 +2,7 @@
 #ifndef TEST_SAMPLES_H
 #define TEST_SAMPLES_H
 
+#include "format/job_log_object.h"
 #include "format/manifest.h"
 
 #define SAMPLE_PACK_SECTIONS 6
@@ -20,6 +21,7 @@ void sample_record(struct vv_buf *buf);
 void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack, a record or a pin */
 void sample_pin(struct vv_buf *buf);
 void sample_trigger(struct vv_buf *buf);
+void sample_job_log(struct vv_buf *buf);
 void sample_catalogue(struct vv_buf *buf);
 void sample_part(struct vv_buf *buf);
 void sample_pack(struct vv_buf *buf);

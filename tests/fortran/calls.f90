@@ -24,7 +24,7 @@ contains
 end module checks
 
 program calls
-  use, intrinsic :: iso_c_binding, only: c_loc
+  use, intrinsic :: iso_c_binding, only: c_associated, c_f_pointer, c_loc, c_null_ptr, c_ptr
   use checks
   use varve
   implicit none
@@ -38,6 +38,7 @@ program calls
   call every_kind()
   call refusals()
   call allocated_by_restart()
+  call allocated_by_name()
   call damaged()
   call nothing_at_all()
   call errors()
@@ -246,6 +247,47 @@ contains
     call varve_unprotect(s, "n")
     call varve_close(s)
   end subroutine allocated_by_restart
+
+  ! Memory of Varve behind pointers: found and restored by its name, with and without a type.
+  subroutine allocated_by_name()
+    type(varve_session) :: s
+    type(c_ptr) :: address, bytes
+    real(real64), pointer :: x(:, :)
+    integer(int32), pointer :: n(:)
+    integer :: round, step, stat
+    logical :: found
+    character(len=300) :: why
+    do round = 1, 2
+      call varve_open(s, trim(folder)//"/named", "named")
+      call varve_alloc(s, "x", 8_int64*6*5, address)
+      call c_f_pointer(address, x, [6, 5])
+      call varve_protect(s, "x", x)
+      call varve_alloc(s, "n", 4_int64*100, bytes)
+      call c_f_pointer(bytes, n, [100])
+      call expect(all(x == 0) .and. all(n == 0), "it holds zeros")
+      call varve_restart(s, step, found)
+      call expect(found .eqv. (round == 2), "there is a checkpoint from the second run on")
+      if (round == 2) exit
+      x = 1.5
+      x(6, 5) = 2.5
+      n = -3
+      call varve_checkpoint(s, 1)
+      call varve_close(s)
+    end do
+    call expect(x(6, 5) == 2.5 .and. x(1, 1) == 1.5 .and. all(n == -3), "both come back")
+    call varve_free(s, bytes)
+    call varve_unprotect(s, "n", stat, why)
+    call expect(stat < 0, "what is freed is not protected")
+    bytes = c_null_ptr
+    call varve_alloc(s, "bad", -1_int64, bytes, stat, why)
+    call expect_refused(stat, why, "cannot have -1 bytes", "a size below 1")
+    call varve_alloc(s, "bad", huge(0_int64), bytes, stat, why)
+    call expect_refused(stat, why, "no memory", "more than there is")
+    call expect(.not. c_associated(bytes), "and there is no address")
+    call varve_close(s)
+    call varve_alloc(s, "bad", 8_int64, bytes, stat, why)
+    call expect(stat < 0, "not without a session")
+  end subroutine allocated_by_name
 
   ! The newest is damaged: the one before comes, with its own shape.
   subroutine damaged()

@@ -34,5 +34,5 @@ one_kind() {
     rm -r "$work/back"
     umount "$work/small"
 }
-one_kind nr_inodes=100,size=64m 20000
+one_kind nr_inodes=140,size=64m 20000
 one_kind size=6m 300000

@@ -139,10 +139,12 @@ static void inspection_needs_a_store(void **state) {
     assert_int_equal(varve_store_forget(NULL, &which, NULL), -EINVAL);
     assert_int_equal(varve_store_prune(NULL, NULL, 1, NULL, NULL, &pruned, NULL), -EINVAL);
     assert_int_equal(varve_store_compact(NULL, "x", NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(varve_store_copy(NULL, &which, "x", "x", NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_repair(NULL, 1, NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_holder(NULL, "x", &holder, NULL), -EINVAL);
     assert_int_equal(varve_store_unlock(NULL, "x", 1, NULL, NULL, &holder, NULL), -EINVAL);
     assert_int_equal(varve_store_unlock(NULL, "x", 1, NULL, NULL, NULL, NULL), -EINVAL);
+    varve_store_progress(NULL, NULL, NULL);
     varve_store_close(NULL);
 }
 

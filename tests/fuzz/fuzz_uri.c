@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     if (result == 0 &&
         (strlen(uri.path) > VV_BACKEND_PATH_MAX || uri.retry > 1000 || (uri.kind == VV_URI_FILE && !uri.path[0]) ||
-         (uri.kind == VV_URI_LOADED ? !uri.scheme[0] : uri.options[0]) ||
+         (uri.kind == VV_URI_LOADED ? !uri.scheme[0] : uri.options[0].name != NULL) ||
          (uri.fault[0] && vv_fault_spec_check(uri.fault) < 0)))
         abort();
     free(text);

@@ -51,6 +51,8 @@ static void write_small(const char *root) {
     write_buf(root, "pin", "one", &buf);
     sample_trigger(&buf);
     write_buf(root, "trigger", "one", &buf);
+    sample_job_log(&buf);
+    write_buf(root, "log", "one", &buf);
     sample_tombstone(&buf, VV_KIND_PIN);
     write_buf(root, "pin", "tombstone", &buf);
     sample_catalogue(&buf);

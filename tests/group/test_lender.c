@@ -195,6 +195,35 @@ static void a_node_without_memory_reads_on(void **state) {
     group_must_run(RANKS, run_short, NULL, NULL, NULL);
 }
 
+/* Who cannot take all of a block at once borrows it again, and it is kept for the others all the same. */
+static void take_again(struct varve_comm *comm, void *arg) {
+    struct vv_lender *lender = open_lender(comm, NULL);
+    struct vv_block block = block_of(0), next = block_of(1);
+    struct vv_loan loan;
+    (void)arg;
+    for (uint32_t i = 0; comm->rank == 0 && i < 2 * RANKS; i++) {
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), i ? VV_LOAN_FULL : VV_LOAN_EMPTY, "it");
+        if (i == 0)
+            vv_lender_ops.filled(lender, &loan, 0, 0);
+        vv_lender_ops.give_back(lender, &loan);
+    }
+    if (comm->rank == 0) {
+        must_be(comm, vv_lender_ops.take(lender, KEY, &next, NULL, 0, &loan), VV_LOAN_EMPTY, "the next one");
+        vv_lender_ops.filled(lender, &loan, 0, 0);
+        vv_lender_ops.give_back(lender, &loan);
+    }
+    wait_for_all(comm);
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_FULL, "afterwards");
+    vv_lender_ops.give_back(lender, &loan);
+    wait_for_all(comm);
+    vv_lender_close(lender);
+}
+
+static void a_rank_that_comes_again_counts_once(void **state) {
+    (void)state;
+    group_must_run(RANKS, take_again, NULL, NULL, NULL);
+}
+
 /* Who reads it fails: the others read for themselves, and the next one may try. */
 static void fail_to_read(struct varve_comm *comm, void *arg) {
     struct vv_lender *lender = open_lender(comm, NULL);
@@ -458,6 +487,7 @@ int main(void) {
         cmocka_unit_test(nobody_waits_for_parts_that_do_not_come),
         cmocka_unit_test(all_of_a_block_replaces_its_parts),
         cmocka_unit_test(a_node_without_memory_reads_on),
+        cmocka_unit_test(a_rank_that_comes_again_counts_once),
         cmocka_unit_test(a_failure_is_nobody_elses),
         cmocka_unit_test(a_rank_that_stops_holds_up_nobody_for_long),
         cmocka_unit_test(a_slow_rank_is_waited_for),

@@ -70,8 +70,7 @@ int __wrap_pthread_join(pthread_t thread, void **out) {
     return __real_pthread_join(thread, out);
 }
 
-int __real_vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
-int __wrap_vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
+__typeof__(vv_fetch_run) __real_vv_fetch_run, __wrap_vv_fetch_run;
 int __wrap_vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
     pthread_mutex_lock(&gate_lock);
     while (gate_open == 0)

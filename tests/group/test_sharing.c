@@ -545,7 +545,8 @@ static void steps_aside_when_it_does_not_pay(void **state) {
     assert_non_null(strstr(board->stats[1][2].dedup_reason, "took more time than it saved"));
     for (int step = 2; step < 5; step++)
         assert_string_equal(board->stats[step][2].dedup, "local");
-    assert_string_equal(board->stats[5][2].dedup, "exact"); /* tried again */
+    assert_string_equal(board->stats[5][2].dedup, "exact"); /* tried again, */
+    assert_string_equal(board->stats[6][2].dedup, "local"); /* once */
 }
 
 /* ---- the background ---- */

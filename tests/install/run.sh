@@ -118,7 +118,10 @@ mkdir -p "$work"
 check "cmake --install" cmake --install "$build" --prefix "$work/first"
 prefix=$work/second
 mv "$work/first" "$prefix"
-check "bin/varve runs" "$prefix/bin/varve" --version
+check "bin/varve runs" "$prefix/bin/varve" --version --build
+if [ -n "$(find "$prefix" -name libvarve_preload.so)" ]; then
+    check "varve run finds its library" "$prefix/bin/varve" run true
+fi
 # Both find what they share: a store that is none is told by it.
 job_scripts_run() {
     local code=0
@@ -127,6 +130,19 @@ job_scripts_run() {
     VARVE=$prefix/bin/varve "$prefix/bin/varve-slurm" "$work/no-store" run true || code=$?
     [ $code -eq 76 ]
 }
+# Every picture that a page shows, and the pages of the gallery.
+documents_are_whole() {
+    local folder=$prefix/share/doc/varve page picture missing=
+    for page in "$folder"/*.md "$folder"/docs/*.md "$folder"/docs/gallery/*.md; do
+        [ -e "$page" ] || { missing+=" $page" && continue; }
+        for picture in $(sed -n 's/.*!\[[^]]*\](\([^)]*\)).*/\1/p' "$page"); do
+            [ -e "$(dirname "$page")/$picture" ] || missing+=" $page:$picture"
+        done
+    done
+    echo "missing:$missing"
+    [ -z "$missing" ]
+}
+check "documents have their pictures" documents_are_whole
 PATH=$prefix/bin:$PATH check "varve-job and varve-slurm run" job_scripts_run
 if [ -d "$build/docs/man" ] && command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
     check "every manual page is there" each_source_is_a_page

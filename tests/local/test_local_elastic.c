@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <varve/varve.h>
 
 #include "folder.h"
@@ -235,6 +236,27 @@ static void one_node_after_the_other(void **state) {
     live(&(struct life){.ranks = 4, .node_of = {0, 0, 2, 2}, .back = 4, .saved = 5});
 }
 
+/* Of a rank that is gone: a copy of what it has stored is lost, and later checkpoints of fewer ranks refer to that. It
+ * is noticed, and the next checkpoint depends on nothing that is there once. */
+static void copy_of_a_rank_that_is_gone(void **state) {
+    char path[256];
+    (void)state;
+    live(&eight);
+    live(&(struct life){.ranks = 4, .node_of = {0, 1, 2, 3}, .back = 3, .saved = 4});
+    for (int version = 1; version <= 3; version++) {
+        snprintf(path, sizeof path, "%s/node0/n/job/data/00000001/%016x/00000000/00000006.copy", folder, version);
+        assert_int_equal(unlink(path), 0);
+    }
+    live(&(struct life){.ranks = 4, .node_of = {0, 1, 2, 3}, .back = 4, .saved = 5});
+    for (int node = 0; node < 4; node++)
+        for (int generation = 1; generation <= 2; generation++) {
+            snprintf(path, sizeof path, "%s/node%d/n/job/data/%08d", folder, node, generation);
+            assert_int_equal(folder_remove(path), 0);
+        }
+    lose(3);
+    live(&(struct life){.ranks = 3, .node_of = {0, 1, 2}, .back = 5});
+}
+
 /* Both nodes that have a part are lost: the others learn of which rank, and get nothing. */
 static void two_nodes_that_had_each_other(void **state) {
     (void)state;
@@ -279,7 +301,7 @@ static void without_messages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(other_ranks_on_the_same_nodes), TEST(without_a_lost_node), TEST(one_node_after_the_other),
-        TEST(two_nodes_that_had_each_other), TEST(without_messages),
+        TEST(two_nodes_that_had_each_other), TEST(without_messages),    TEST(copy_of_a_rank_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,16 @@ run_slow() {
     echo "$slice" >>"$folder/begun"
     [ -e "$folder/mended" ] || sleep "60.$$"
 }
+stage missing 2
+run_missing() {
+    if [ "$slice" -eq 2 ] && [ ! -e "$folder/installed" ]; then
+        echo "skipped: there is no second thing"
+        return 77
+    fi
+    [ -e "$folder/installed" ] || optional bash -c 'echo "skipped: there is no thing"; exit 77'
+    optional echo "slice $slice" >>"$folder/behind"
+    [ -e "$folder/sound" ] || optional bash -c 'exit 3'
+}
 
 tried() {
     sort "$folder/tries" | xargs
@@ -110,6 +120,19 @@ deadline=$SECONDS
 run_jobs 1 0 many
 [ ! -s "$build/results" ]
 deadline=
+
+# Something is missing: what could not be run is told, does not count as passed, and what comes behind it is run. What else
+# is wrong with an optional part is a failure.
+run_jobs 1 0 missing
+grep -q '^missing	1/2	.*	FAILED' "$build/results"
+touch "$folder/sound"
+run_jobs 1 0 missing
+expect "what comes behind" "slice 1 slice 1" "$(xargs <"$folder/behind")"
+grep -q '^missing	1/2	.*	passed, but for what was skipped: there is no thing$' "$build/results"
+expect "the report" "missing: 1 of 2 slices passed on $(tested_state), NOT RUN: 1 in part, 2" "$(report missing)"
+touch "$folder/installed"
+run_jobs 1 0 missing
+expect "the report, later" "missing: 2 of 2 slices passed on $(tested_state), NOT RUN: 1 in part" "$(report missing)"
 
 # The table: a row for a stage, and the other rows stay.
 run_jobs 1 0 many

@@ -143,6 +143,6 @@ seconds
 echo "storage that should be shared and is not"
 store=$NODES_DIR/local/not-shared
 run shared "$store" && fail "the nodes have different stores, and nobody says so"
-has "on node[12] does not find rank 0's store at .*local/not-shared: is it mounted there? If every node is to have a store of its own, remove the one that was made (it keeps what it was made for) and use storage=local"
+has "on node[12] does not find rank 0's store at .*local/not-shared: is it mounted there? If each node is to have its own, remove the one that was made as shared, and use storage=local"
 seconds
 echo "all well"

@@ -2,9 +2,11 @@
 disturbed.
 
     kill.py --varve VARVE [--runs N] [--seed S] PROGRAM ARGUMENT...     it is run as PROGRAM ARGUMENT... --out FILE STORE
+    kill.py --varve VARVE --line PATTERN [...] PROGRAM ARGUMENT...      STORE among the arguments is the store; what is compared is
+                                                                        the last line it prints that matches
 
 It must say "restarted from step N" after a checkpoint; a run that ends before it is killed, or that was killed before its first
-checkpoint, is repeated and not counted."""
+checkpoint, is repeated and not counted. Ends with 77 if the program does."""
 import argparse
 import os
 import random
@@ -16,10 +18,14 @@ import tempfile
 import time
 
 
-def start(words, place, number):
-    out = os.path.join(place, "out%d" % number)
+def start(options, words, place, number):
+    out, store = os.path.join(place, "out%d" % number), os.path.join(place, "store")
     log = open(os.path.join(place, "log%d" % number), "w+")
-    return subprocess.Popen(words + ["--out", out, os.path.join(place, "store")], stdout=log, stderr=log), out, log.name
+    if options.line:
+        words = [store if word == "STORE" else word for word in words]
+    else:
+        words = words + ["--out", out, store]
+    return subprocess.Popen(words, stdout=log, stderr=log), out, log.name
 
 
 def read(path, mode="rb"):
@@ -27,12 +33,19 @@ def read(path, mode="rb"):
         return file.read()
 
 
+def result(options, out, log):
+    if not options.line:
+        return read(out)
+    found = re.findall("^.*(?:%s).*$" % options.line, read(log, "r"), re.M)
+    return found[-1] if found else sys.exit("no line is as %s:\n%s" % (options.line, read(log, "r")))
+
+
 def play(options, words, place, wanted, length, rng):
     """How often it was killed, and from which steps it went on."""
     kills, restored, number = 0, [], 0
     while number < 20:
         number += 1
-        job, out, log = start(words, place, number)
+        job, out, log = start(options, words, place, number)
         if kills < 3:
             time.sleep(rng.uniform(0.05, 0.6) * length)
             kills += job.poll() is None
@@ -43,7 +56,7 @@ def play(options, words, place, wanted, length, rng):
             continue
         if code != 0:
             sys.exit("it ended with %d:\n%s" % (code, read(log, "r")))
-        if read(out) != wanted:
+        if result(options, out, log) != wanted:
             sys.exit("after %d kills the result differs from that of an undisturbed run" % kills)
         break
     if restored != sorted(restored):
@@ -58,16 +71,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--varve", required=True)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--line")
     parser.add_argument("--seed", default=str(time.time_ns() % 1000000))
     parser.add_argument("words", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     words = [word for word in options.words if word != "--"]
     with tempfile.TemporaryDirectory(prefix="varve-people-") as folder:
         begun = time.monotonic()
-        job, out, log = start(words, tempfile.mkdtemp(dir=folder), 0)
-        if job.wait(timeout=120) != 0:
+        job, out, log = start(options, words, tempfile.mkdtemp(dir=folder), 0)
+        code = job.wait(timeout=120)
+        if code == 77:
+            print("skipped: " + read(log, "r"))
+            sys.exit(77)
+        if code != 0:
             sys.exit("an undisturbed run failed:\n" + read(log, "r"))
-        length, wanted = time.monotonic() - begun, read(out)
+        length, wanted = time.monotonic() - begun, result(options, out, log)
         done, tries, rng = 0, 0, random.Random(options.seed)
         while done < options.runs:
             tries += 1
@@ -76,7 +94,7 @@ def main():
             kills, restored = play(options, words, tempfile.mkdtemp(dir=folder), wanted, length, rng)
             if kills > 0 and restored and restored[-1] > 0:
                 done += 1
-                print("killed %d times, went on from %s: the same %d bytes" % (kills, restored, len(wanted)))
+                print("killed %d times, went on from %s: the same %s" % (kills, restored, wanted if options.line else "%d bytes" % len(wanted)))
     print("%d runs, seed %s" % (done, options.seed))
 
 

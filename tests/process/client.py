@@ -8,8 +8,8 @@
 The images are made up, but their lists of mappings and pages are true. --fault: no-connect, die, fail, twice, marker
 (tells in FOLDER/../marker that all was sent, and waits), no-gate (ends well without asking), late (changes the last
 pages as soon as it may go on), many (1,100 more images), or name=NAME for an image of that name. fail=PID fails for that
-process alone. WATCH=FILE tells in it how much of the images is in memory. restore starts a `sleep` and writes a line about it into FOLDER/../../restored; RESTORE_FAIL=N makes the Nth
-one fail.
+process alone. REASON is the first error of its log. WATCH=FILE tells in it how much of the images is in memory. restore
+starts a `sleep` and writes a line about it into FOLDER/../../restored; RESTORE_FAIL=N makes the Nth one fail.
 """
 import ctypes
 import fcntl
@@ -200,7 +200,8 @@ def main(arguments):
     value = lambda name, otherwise="": arguments[arguments.index(name) + 1] if name in arguments else otherwise
     folder = value("-D")
     with open(os.path.join(folder, value("-o")), "w") as log:
-        log.write("(00.1) Error (criu/some.c:12): a reason that people can read\n(00.2) Error (b.c:1): no reason\n")
+        log.write("(00.1) Error (criu/some.c:12): %s\n(00.2) Error (b.c:1): no reason\n" %
+                  os.environ.get("REASON", "a reason that people can read"))
     if arguments[0] == "restore":
         return restore(folder, value)
     return dump(folder, int(value("-t")), "--leave-stopped" in arguments, value("--fault"), value("--action-script"))

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """real.py [ROUNDS]: programs that know nothing of Varve are dumped by a real criu while they run, killed, and brought
 back from the newest checkpoint and from an older one. Each counts, checks its own memory, and must go on with the count
-that it had at the dump. An editor in a terminal multiplexer must have the text that was typed before. Images that criu
-wrote by itself are imported. Four equal programs are dumped at once and come back from a copy of the store; one goes
-through 4 MiB of memory; one comes back by criu alone. Then ROUNDS (5) dumps at random moments of one of them; a random
-one of those so far is brought back each time.
+that it had at the dump. One of them tells what else comes back: shared memory, mapped files, timers, handlers, a signal
+that waits, and the place in a file. An editor in a terminal multiplexer must have the text that was typed before. Images
+that criu wrote by itself are imported. Four equal programs are dumped at once and come back from a copy of the store; one
+goes through 4 MiB of memory; one comes back by criu alone. Then ROUNDS (5) dumps at random moments of one of them; a
+random one of those so far is brought back each time.
 
 VARVE and THREADS are programs; CRIU is a criu, or the one in PATH. Ends with 77 where none works on this kernel."""
 import ctypes
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -30,8 +32,8 @@ EQUALLY = ["setarch", "-R", "env", "PYTHONHASHSEED=0"]  # else addresses and has
 TELL = """
 import os, sys, time
 told = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-def tell(count, is_well):
-    os.pwrite(told, b"%12d %-5s\\n" % (count, b"well" if is_well else b"WRONG"), 0)
+def tell(count, is_well, what="WRONG"):
+    os.pwrite(told, b"%12d %-5s\\n" % (count, b"well" if is_well else what.encode()), 0)
 tell(0, True)
 """
 NUMPY = TELL + """
@@ -82,6 +84,48 @@ while True:
     except TimeoutError:
         pass
 """
+# Two processes that share memory; a file that is mapped, for all and for itself; a timer of each kind, with its handler; a
+# signal that is blocked and waits; and a file that is read on. Without one of them it is WRONG, or stands still.
+THINGS = TELL + """
+import ctypes, mmap, signal
+C = ctypes.CDLL(None)
+records, mapped = sys.argv[1] + ".records", sys.argv[1] + ".mapped"
+with open(records, "wb") as file:
+    file.write(b"".join(b"%12d\\n" % number for number in range(100_000)))
+with open(mapped, "wb") as file:
+    file.write(b"f" * 12288)
+shared = mmap.mmap(-1, 4096)
+if os.fork() == 0:
+    while True:
+        shared[16:28] = shared[:12]
+        time.sleep(0.001)
+place, file = os.open(records, os.O_RDONLY), os.open(mapped, os.O_RDWR)
+os.read(place, 13)
+ours, private = mmap.mmap(file, 12288), mmap.mmap(file, 12288, mmap.MAP_PRIVATE)
+rung = {signal.SIGALRM: 0, signal.SIGUSR2: 0}
+def ring(number, frame):
+    rung[number] += 1
+for number in rung:
+    signal.signal(number, ring)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+event, posix = (ctypes.c_int * 16)(0, 0, signal.SIGUSR2, 0), ctypes.c_void_p()
+C.timer_create(1, event, ctypes.byref(posix))
+C.timer_settime(posix, 0, (ctypes.c_long * 4)(0, 5_000_000, 0, 5_000_000), None)
+count = 0
+while True:
+    count += 1
+    now, before = b"%12d" % count, dict(rung)
+    shared[:12] = now
+    while shared[16:28] != now or any(rung[number] == before[number] for number in rung):
+        time.sleep(0.001)
+    ours[:12] = now # it is the file's, which is as it was left, and not as it was dumped
+    holds = (os.read(place, 13) == now + b"\\n", os.pread(file, 12, 0) == now, private[8192:] == b"f" * 4096,
+             count == 1 or private[4096:4108] == b"%12d" % (count - 1), signal.SIGUSR1 in signal.sigpending())
+    tell(count, all(holds), "".join("x" if one else "-" for one in holds))
+    private[4096:4108] = now
+"""
 PERL = r"""
 use IO::Handle;
 open(my $file, ">", $ARGV[0]) or die; $file->autoflush(1);
@@ -95,6 +139,9 @@ for (my $count = 1;; $count++) {
 """
 
 
+points = 0  # how often something has come back
+
+
 def fail(text):
     raise SystemExit("FAILED: " + text)
 
@@ -105,6 +152,15 @@ def adopt():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def bury():
+    """Those of a restore that failed, who have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
 def is_group(pid):
     try:
         os.killpg(pid, 0)
@@ -113,11 +169,33 @@ def is_group(pid):
         return False
 
 
-def varve(*arguments):
-    done = subprocess.run([VARVE, *arguments], capture_output=True, text=True)
+def varve(*arguments, **settings):
+    done = subprocess.run([VARVE, *arguments], env={**os.environ, **settings}, capture_output=True, text=True)
     if done.returncode:
         fail("varve %s: %s" % (" ".join(arguments), done.stderr))
     return done.stdout
+
+
+def undump(*arguments):
+    """Where a process has the id of one that shall come back, the error says to wait until it has ended."""
+    for _ in range(5):
+        done = subprocess.run([VARVE, "undump", *arguments], capture_output=True, text=True)
+        taken = re.search(r"for (\d+): File exists; a process has that id", done.stderr)
+        if not taken:
+            break
+        print("waited for", describe(taken.group(1)), flush=True)
+        time.sleep(1)
+        bury()
+    if done.returncode:
+        fail("varve undump %s: %s" % (" ".join(arguments), done.stderr))
+
+
+def describe(pid):
+    try:
+        status = open("/proc/%s/status" % pid).read()
+        return " ".join(re.findall(r"^(?:Name|State|Tgid|PPid):.*$", status, re.M))
+    except OSError:
+        return "%s, which is nobody's now" % pid
 
 
 class Program:
@@ -136,7 +214,7 @@ class Program:
                 count, word = (file.read() or "0 well").split()
         except (FileNotFoundError, ValueError):  # it is made, or written, just now
             return 0
-        return int(count) if word == "well" else fail("%s found its memory wrong at %s" % (self.name, count))
+        return int(count) if word == "well" else fail("%s found its memory wrong at %s: %s" % (self.name, count, word))
 
     def state(self):
         try:
@@ -188,10 +266,12 @@ class Program:
 
     def come_back(self, version, least, most):
         """It writes its next count, which is one of these or the next, and goes on from there."""
-        varve("undump", self.store, "%s@%d" % (self.name, version), "--criu", CRIU)
+        undump(self.store, "%s@%d" % (self.name, version), "--criu", CRIU)
         self.check_back("%s@%d" % (self.name, version), least, most)
 
     def check_back(self, which, least, most):
+        global points
+        points += 1
         self.wait_for(lambda count: count > 0)
         first = self.count()
         if not least <= first <= most + 30:
@@ -232,7 +312,8 @@ class Several:
     def dump(self, which, *more):
         before = [program.count() for program in self.programs]
         pids = [word for program in self.programs[:which] for word in ("--pid", str(program.pid))]
-        said = varve("dump", "--json", self.store, "%d-at-once" % which, *pids, "--criu", CRIU, *more)
+        # Sizes before compression: codec=auto may choose another coding when the machine is busy.
+        said = varve("dump", "--json", self.store, "%d-at-once" % which, *pids, "--criu", CRIU, *more, VARVE_CODEC="none")
         self.counts = list(zip(before, [program.count() for program in self.programs]))
         return json.loads(said.splitlines()[-1])["bytes_stored"]
 
@@ -241,7 +322,7 @@ class Several:
             program.kill()
         elsewhere = os.path.join(self.folder, "elsewhere")
         shutil.copytree(self.store, elsewhere)
-        varve("undump", elsewhere, name, "--criu", CRIU)
+        undump(elsewhere, name, "--criu", CRIU)
         for program, counts in zip(self.programs, self.counts):
             program.check_back(name, *counts)
         shutil.rmtree(elsewhere)
@@ -269,7 +350,7 @@ def try_alone(folder, command):
     program.kill()
     target = os.path.join(folder, "plain")
     os.mkdir(target)
-    varve("undump", program.store, "alone", "--to", target)
+    undump(program.store, "alone", "--to", target)
     shutil.rmtree(program.store)
     subprocess.run([CRIU, "restore", "-D", target, "--restore-detached"], check=True, stdin=subprocess.DEVNULL)
     program.check_back("images of criu", *counts)
@@ -284,7 +365,7 @@ def can_dump_sockets(folder, command):
                           capture_output=True, text=True)
     program.kill()
     if "Can't get 1:16 opt" in done.stderr:
-        print("server: SKIPPED: this criu cannot dump TCP sockets on this kernel: %s" % done.stderr.strip(), flush=True)
+        print("not run: server: this criu cannot dump TCP sockets on this kernel: %s" % done.stderr.strip(), flush=True)
         return False
     return True
 
@@ -343,8 +424,10 @@ class Editor:
             time.sleep(0.01)
 
     def come_back(self, version, text, not_text):
-        varve("undump", self.store, "editor@%d" % version, "--criu", CRIU)
-        self.wait_for(text.rstrip())
+        global points
+        points += 1
+        undump(self.store, "editor@%d" % version, "--criu", CRIU)
+        self.wait_for(text)
         if not_text in self.tmux("capture-pane", "-p"):
             fail("the editor of version %d has text that was typed later" % version)
 
@@ -352,27 +435,55 @@ class Editor:
 def try_editor(folder):
     missing = [program for program in ("tmux", "vi") if not shutil.which(program)]
     if missing:
-        print("editor: SKIPPED: there is no %s" % " and no ".join(missing), flush=True)
+        print("not run: editor: there is no %s" % " and no ".join(missing), flush=True)
         return
     editor = Editor(folder)
-    editor.type("typed before the first dump; ")
-    editor.dump()
-    editor.type("typed before the second; ")
-    editor.dump()
-    editor.type("typed too late")
-    for version, here, not_here in ((0, "first dump; ", "second"), (1, "second; ", "too late")):
+    for number in range(DUMPS):
+        editor.type("dump %d; " % number)
+        editor.dump()
+    editor.type("dump %d; " % DUMPS)
+    for version in range(DUMPS):
         editor.kill()
-        editor.come_back(version, here, not_here)
+        editor.come_back(version, "dump %d;" % version, "dump %d;" % (version + 1))
     editor.type("typed after")
     editor.tmux("send-keys", "Escape", ":w", "Enter")
-    wanted = "typed before the first dump; typed before the second; typed after\n"
+    wanted = "".join("dump %d; " % number for number in range(DUMPS)) + "typed after\n"
     end = time.monotonic() + 20
     while not os.path.exists(editor.file) or open(editor.file).read() != wanted:
         if time.monotonic() > end:
             fail("the editor did not write %r" % wanted)
         time.sleep(0.02)
     editor.kill()
-    print("editor: vi in tmux has the text of each of 2 dumps, and goes on", flush=True)
+    print("editor: vi in tmux has the text of each of %d dumps, and goes on" % DUMPS, flush=True)
+
+
+def refuse(program, *words):
+    """It does not come back, and what varve says leads on."""
+    done = subprocess.run([VARVE, "undump", program.store, program.name, "--criu", CRIU], capture_output=True, text=True)
+    if done.returncode == 0 or not all(word in done.stderr for word in words):
+        fail("undump ended with %d, and said %r without %r" % (done.returncode, done.stderr, words))
+    bury()
+
+
+def try_hints(folder, command):
+    """The messages of this criu are those that varve has a hint for."""
+    global points
+    program = Program(folder, "hints", command)
+    counts = program.dump()
+    refuse(program, "a process has that id already")
+    program.kill()
+    kept = program.path + ".kept"
+    os.rename(program.path, kept)
+    refuse(program, program.path[1:], "bring it back")
+    shutil.copy(kept, program.path)
+    with open(program.path, "a") as file:
+        file.write("more")
+    refuse(program, program.path[1:], "as it was")
+    os.rename(kept, program.path)
+    program.come_back(0, *counts)
+    program.kill()
+    points += 3
+    print("hints: for an id that is taken, a file that is gone, and one that grew", flush=True)
 
 
 def try_moments(folder, rounds, command):
@@ -429,6 +540,7 @@ def main(rounds):
         try_program(folder, "threads", [THREADS, "FILE"])
         try_program(folder, "numpy", [PYTHON, "-c", NUMPY, "FILE"])
         try_program(folder, "perl", ["perl", "-e", PERL, "FILE"])
+        try_program(folder, "things", [PYTHON, "-c", THINGS, "FILE"])
         try_program(folder, "pipe", [PYTHON, "-c", PIPE, "FILE"])
         try_editor(folder)
         if can_dump_sockets(folder, [PYTHON, "-c", SERVER, "FILE", port]):
@@ -437,7 +549,9 @@ def main(rounds):
         try_imported(folder, [PYTHON, "-c", PIPE, "FILE"])
         try_several(folder, EQUALLY + [PYTHON, "-c", EQUAL, "FILE"])
         try_alone(folder, [THREADS, "FILE"])
+        try_hints(folder, [THREADS, "FILE"])
         try_moments(folder, rounds, [THREADS, "FILE"])
+        print("process-real: %d points" % points, flush=True)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", folder], check=False)
         shutil.rmtree(folder)
@@ -445,4 +559,7 @@ def main(rounds):
 
 
 if __name__ == "__main__":
+    # In a namespace of its own: elsewhere somebody else may take the id of a process that is to come back.
+    if os.getuid() == 0 and os.getpid() != 1:
+        os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv])
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 5))

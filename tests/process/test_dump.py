@@ -170,6 +170,12 @@ class Dump(unittest.TestCase):
         self.refused(self.dump(pids=[pid, os.getpid()]), "process %d belongs to the tree of process %d" % (pid, os.getpid()))
         self.refused(self.dump(pid=2 ** 22 + 1), "there is no process")
 
+    def test_what_has_ended_is_not_dumped(self):
+        ended = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        self.refused(self.dump(pid=ended.pid), "process %d has ended" % ended.pid)
+        ended.wait()
+
     def undump_several(self, **environment):
         self.dump(pids=[self.victim().pid for _ in range(3)])
         done = self.varve("undump", self.store, "p", "--criu", CLIENT, **environment)
@@ -253,6 +259,19 @@ class Dump(unittest.TestCase):
         self.refused(self.dump(fault="fail"), "criu dump failed (1): a reason that people can read")
         self.refused(self.dump(fault="no-connect"), "criu dump failed (1): a reason that people can read")
         self.refused(self.dump(fault="die"), "criu dump failed (137)")
+
+    def test_frequent_errors_have_hints(self):
+        """The words are those of criu 4.1.1."""
+        for reason, hint in (("The root process 7 is not a session leader. Consider using --shell-job option",
+                              "-- --shell-job"),
+                             ("inet: Connected TCP socket, consider using --tcp-established option.",
+                              "-- --tcp-established"),
+                             ("Can't fork for 4711: File exists", "unshare --pid"),
+                             ("Can't open file scratch/in on restore: No such file or directory", "bring it back"),
+                             ("File scratch/out has bad size 8 (expect 4)", "as it was at the dump")):
+            done = self.dump(fault="fail", REASON=reason)
+            self.refused(done, reason + "; ", hint)
+        self.assertNotIn("; ", self.dump(fault="fail").stderr)
 
     def test_criu_that_is_not_there(self):
         done = self.varve("dump", self.store, "p", "--pid", "1", "--criu", "/nonexistent/criu")

@@ -3,7 +3,8 @@
 #
 #     torch26.sh [--there] BUILD [argument of pytest...]        as root
 #
-# --there           skip unless there is a root already: to make one takes three minutes, and the package archive.
+# --there           skip unless there is a root already: to make one takes three minutes, which the gate does not
+#                   have, and the package archive. .ci/long python makes one.
 # VARVE_TORCH_ROOT  a root that is there already, with python3-torch, python3-pytest and python3-numpy. Nothing is
 #                   changed in it. Without it one is made in BUILD/torch26-root, by mmdebstrap, in three minutes.
 # VARVE_TORCH_RUN   run this command in the root instead of pytest; $0 is the folder of the sources.
@@ -26,7 +27,8 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 root=${VARVE_TORCH_ROOT:-$build/torch26-root}
 if [ ! -e "$root/usr/lib/python3/dist-packages/torch" ]; then
     [ -z "${VARVE_TORCH_ROOT:-}" ] || skip "$root has no python3-torch"
-    [ $is_made = 1 ] || skip "no Debian 13 with torch 2.6: VARVE_TORCH_ROOT names one; torch26.sh makes one in three minutes"
+    [ $is_made = 1 ] || skip "there is no Debian 13 with torch 2.6 here. To run it: tests/python/torch26.sh $build, as root," \
+        "makes one in three minutes; VARVE_TORCH_ROOT names one that is there"
     command -v mmdebstrap >/dev/null || skip "there is no mmdebstrap to make a Debian 13 with torch 2.6"
     rm -rf "$root.new"
     mmdebstrap --variant=minbase --include=python3-torch,python3-pytest,python3-numpy,liblz4-1,libzstd1,libxxhash0 \

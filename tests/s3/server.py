@@ -4,8 +4,9 @@
     server.py [OPTION...] -- COMMAND ARGUMENT...
 
 The command finds the server by AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and so on, and a bucket that exists by S3_STORE
-(s3://bkt). The server's exit code is that of the command. Every request must have a right signature of version 4, and a
-body that its hash fits.
+(s3://bkt), and its process by S3_SERVER. The server's exit code is that of the command. Every request must have a right signature of version 4, and a
+body that its hash fits. If a key of access, or a signature, was in what came to be stored, also for a moment, the exit
+code is 1.
 
     --ignore-condition   If-None-Match is not looked at, as old servers do
     --ignore-joined      the same, but only where parts are joined
@@ -36,6 +37,8 @@ post or any. The first COUNT such requests for this very key fail:
     again    a listing says that there is more, by the same token
     plain    404 without a document, as from a proxy
     page     200 with a page and without an ETag, as from a proxy
+    wrong    200 with an ETag of other bytes than those that are stored
+    meet     a part waits for another one of the same object; 403 if none comes in ten seconds
     accepted 202 with an ETag, and nothing is done
     noid     an upload in parts, or a list of them, with an empty id
     old      an upload in parts that was begun eight days ago
@@ -73,6 +76,7 @@ class Store:
         self.lock = threading.Lock()
         self.objects, self.uploads, self.faults = {}, {}, {}
         self.number = 0
+        self.leaks = set()
 
 
 class Refusal(Exception):
@@ -120,6 +124,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             raise Refusal(403, "RequestTimeTooSkewed")
         if self.options.token and self.headers.get("x-amz-security-token") != self.options.token:
             raise Refusal(403, "InvalidToken")
+
+    def look_for_secrets(self, bucket_and_key, body):
+        """In an object's bytes, its name and its metadata."""
+        told = "\n".join([bucket_and_key, *(value for _, value in self.metadata())]).encode() + body
+        if any(secret.encode() in told for secret in (KEY, SECRET, "Signature=", self.options.token) if secret):
+            with self.store.lock:
+                self.store.leaks.add(f"{self.command} {bucket_and_key}")
 
     def find_fault(self, verb, key):
         for wanted, kind, count in FAULT.findall(key):
@@ -181,6 +192,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = urllib.parse.parse_qsl(text, keep_blank_values=True)
         host = self.headers["host"]
         path = urllib.parse.unquote(path)
+        self.look_for_secrets(path, body)
         bucket, _, key = ("bkt" + path if host.startswith("bkt.") else path[1:]).partition("/")
         try:
             self.check_signature(query)
@@ -232,7 +244,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return () if self.options.no_metadata else tuple(
             (name, value) for name, value in self.headers.items() if name.lower().startswith("x-amz-meta-"))
 
+    def meet_another_part(self, query):
+        for _ in range(1000):
+            with self.store.lock:
+                if set(self.store.uploads[query["uploadId"]][2]) - {int(query["partNumber"])}:
+                    return
+            time.sleep(0.01)
+        raise Refusal(403, "Alone")
+
     def put(self, key, query, body, fault):
+        if fault == "meet":
+            self.meet_another_part(query)
         etag = '"' + hashlib.md5(body).hexdigest() + '"'
         with self.store.lock:
             if "uploadId" in query:
@@ -243,7 +265,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 raise Refusal(412, "PreconditionFailed")
             else:
                 self.store.objects[key] = body, self.metadata()
-        self.answer(200, headers=[("ETag", etag)])
+        self.answer(200, headers=[("ETag", etag if fault != "wrong" else '"' + hashlib.md5(body + b"x").hexdigest() + '"')])
 
     def post(self, key, query, body, fault):
         if "uploads" in query:
@@ -386,7 +408,7 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VARVE_STORE"))}
     environment.update(AWS_ENDPOINT_URL=f"http{'s' * options.tls}://127.0.0.1:{server.server_port}", AWS_ACCESS_KEY_ID=KEY,
-                       AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=REGION, S3_STORE="s3://bkt", no_proxy="*")
+                       AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=REGION, S3_STORE="s3://bkt", S3_SERVER=str(os.getpid()), no_proxy="*")
     if options.log:
         environment["S3_LOG"] = options.log
     if options.tls:
@@ -395,7 +417,10 @@ def main():
         environment["AWS_SESSION_TOKEN"] = options.token
     child = subprocess.Popen(options.command, env=environment)
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    return child.wait()
+    code = child.wait()
+    for leak in sorted(Handler.store.leaks):
+        print(f"server.py: a secret came with {leak}", file=sys.stderr)
+    return code or int(bool(Handler.store.leaks))
 
 
 if __name__ == "__main__":

@@ -156,7 +156,11 @@ static void test_documents(void **state) {
 
 /* ---- addresses ---- */
 
-static void assert_place(const char *place, const char *options, const char *base, const char *prefix, int is_virtual) {
+#define OPTIONS(...) ((const struct varve_backend_option[]){__VA_ARGS__, {NULL, NULL}})
+#define NO_OPTION ((const struct varve_backend_option[]){{NULL, NULL}})
+
+static void assert_place(const char *place, const struct varve_backend_option *options, const char *base,
+                         const char *prefix, int is_virtual) {
     struct vv_s3_place out;
     struct varve_error error = {0};
     assert_int_equal(vv_s3_place_read(place, options, &out, &error), 0);
@@ -171,34 +175,38 @@ static void test_places(void **state) {
     unsetenv("AWS_ENDPOINT_URL_S3");
     unsetenv("AWS_DEFAULT_REGION");
     setenv("AWS_REGION", "eu-north-1", 1);
-    assert_place("bkt", "", "https://bkt.s3.eu-north-1.amazonaws.com", "", 1);
-    assert_place("bkt/a/b/", "region=us-east-1", "https://bkt.s3.us-east-1.amazonaws.com", "a/b/", 1);
-    assert_place("b.k.t/a", "", "https://s3.eu-north-1.amazonaws.com", "a/", 0);
-    assert_place("bkt/a", "endpoint=http://h:80&style=virtual", "http://bkt.h", "a/", 1);
-    assert_place("bkt/a", "endpoint=https://h:8443/", "https://h:8443", "a/", 0);
+    assert_place("bkt", NO_OPTION, "https://bkt.s3.eu-north-1.amazonaws.com", "", 1);
+    assert_place("bkt/a/b/", OPTIONS({"region", "us-east-1"}), "https://bkt.s3.us-east-1.amazonaws.com", "a/b/", 1);
+    assert_place("b.k.t/a", NO_OPTION, "https://s3.eu-north-1.amazonaws.com", "a/", 0);
+    assert_place("bkt/a", OPTIONS({"endpoint", "http://h:80"}, {"style", "virtual"}), "http://bkt.h", "a/", 1);
+    assert_place("bkt/a", OPTIONS({"endpoint", "https://h:8443/"}), "https://h:8443", "a/", 0);
     setenv("AWS_ENDPOINT_URL", "http://[::1]:9000", 1);
-    assert_place("bkt", "timeout=5s&patience=100ms&writers=one", "http://[::1]:9000", "", 0);
-    static const char *const wrong[][2] = {{"", ""},
-                                           {"ab", ""},
-                                           {"-ab", ""},
-                                           {"a b", ""},
-                                           {"bkt//a", ""},
-                                           {"bkt/../a", ""},
-                                           {"bkt/\x01", ""},
-                                           {"bkt", "endpoint=h"},
-                                           {"bkt", "style=both"},
-                                           {"bkt", "timeout=5"},
-                                           {"bkt", "timeout"},
-                                           {"bkt", "region="},
-                                           {"bkt", "other=1"},
-                                           {"bkt", "writers=2"},
-                                           {"bkt", "patience=0s"},
-                                           {"bkt", "endpoint=http://user:pass@h"},
-                                           {"bkt", "endpoint=http://h/path"}};
+    assert_place("bkt", OPTIONS({"timeout", "5s"}, {"patience", "100ms"}, {"writers", "one"}), "http://[::1]:9000", "",
+                 0);
+    static const struct {
+        const char *place, *name, *value;
+    } wrong[] = {{"", NULL, NULL},
+                 {"ab", NULL, NULL},
+                 {"-ab", NULL, NULL},
+                 {"a b", NULL, NULL},
+                 {"bkt//a", NULL, NULL},
+                 {"bkt/../a", NULL, NULL},
+                 {"bkt/\x01", NULL, NULL},
+                 {"bkt", "endpoint", "h"},
+                 {"bkt", "style", "both"},
+                 {"bkt", "timeout", "5"},
+                 {"bkt", "timeout", NULL},
+                 {"bkt", "region", ""},
+                 {"bkt", "other", "1"},
+                 {"bkt", "writers", "2"},
+                 {"bkt", "patience", "0s"},
+                 {"bkt", "endpoint", "http://user:pass@h"},
+                 {"bkt", "endpoint", "http://h/path"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct vv_s3_place out;
         struct varve_error error = {0};
-        assert_int_equal(vv_s3_place_read(wrong[i][0], wrong[i][1], &out, &error), VARVE_SETTING);
+        assert_int_equal(vv_s3_place_read(wrong[i].place, OPTIONS({wrong[i].name, wrong[i].value}), &out, &error),
+                         VARVE_SETTING);
         assert_true(error.text[0]);
     }
     unsetenv("AWS_ENDPOINT_URL");

@@ -129,14 +129,15 @@ static void restore(const char *store) {
 
 /* ---- what is in the store ---- */
 
-enum { STORE, CLAIM, HEARTBEAT, RECORD, WRITERS, CATALOGUE, PACK, KINDS };
-static const char *const kind_names[KINDS] = {"store", "claim", "beat", "record", "writers", "catalogue", "pack"};
+enum { STORE, CLAIM, HEARTBEAT, RECORD, WRITERS, CATALOGUE, LOG, PACK, KINDS };
+static const char *const kind_names[KINDS] = {"store",   "claim",     "beat", "record",
+                                              "writers", "catalogue", "log",  "pack"};
 static int64_t largest[KINDS], counts[KINDS];
 
 /* The path says what it is, in this order: a writers list lies among the packs. */
 static int kind_of(const char *path) {
     static const char *const marks[KINDS] = {"/varve",   "/claim/",    "/beat/", "/record/",
-                                             "/writers", "/catalogue", "/data/"};
+                                             "/writers", "/catalogue", "/log/",  "/data/"};
     for (int i = 0; i < KINDS; i++)
         if (strstr(path, marks[i]))
             return i;

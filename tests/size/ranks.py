@@ -15,6 +15,7 @@ ENTRY = 64
 PARTNER = 128
 HEAP = 4 * ENTRY + PARTNER
 NOTHING = 0.05
+DIGITS = 16  # of decimal numbers that sum up all ranks; the log has 256 KiB at the most, however many there are
 
 MUST_BE_THERE = [kind + "." + what for kind in ("count", "object")
                  for what in ("store", "claim", "beat", "record", "writers", "pack", "catalogue")]
@@ -25,6 +26,8 @@ def bound(group, what, checkpoints):
         return ENTRY
     if (group, what) == ("count", "pack"):
         return checkpoints
+    if (group, what) == ("object", "log"):
+        return DIGITS
     return HEAP if group in ("heap", "small") else NOTHING
 
 

@@ -2,8 +2,9 @@
  *
  * Each rank (RANK, WORLD_SIZE) works STEPS steps of some MILLISECONDS and writes into FOLDER/steps.RANK what it does:
  * "from STEP" at its start, "saved STEP", "left STEP", and the result into FOLDER/result.RANK. Rank 0 dies after step
- * CRASH_ONCE, if FOLDER/crashed does not exist yet, and always after step CRASH. From the time SLOW on, its storage
- * needs SLOW_MS instead of FAST_MS for each object (only with fault points). */
+ * CRASH_ONCE, if FOLDER/crashed does not exist yet, always after step CRASH, and after CRASH_AFTER steps of
+ * each life. From the time SLOW on, its storage needs SLOW_MS instead of FAST_MS for each object (only with fault
+ * points). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -70,6 +71,8 @@ static void set_storage(int64_t milliseconds) {
 #endif
 }
 
+static int64_t life; /* steps of it */
+
 static void crash_at(int64_t step) {
     if (rank != 0)
         return;
@@ -77,7 +80,7 @@ static void crash_at(int64_t step) {
         fclose(fopen(path_of("crashed"), "w"));
         abort();
     }
-    if (step == number_of("CRASH"))
+    if (step == number_of("CRASH") || ++life == number_of("CRASH_AFTER"))
         abort();
 }
 

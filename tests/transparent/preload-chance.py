@@ -54,4 +54,4 @@ try:
             sys.exit(1)
 finally:
     shutil.rmtree(folder, ignore_errors=True)
-print(f"{restarts} restarts, seed {base}: {counts.get(RIGHT, 0)} right in every byte, {counts.get(REFUSED, 0)} refused, 0 wrong")
+print(f"preload-chance: {restarts} points, restarts with seed {base}: {counts.get(RIGHT, 0)} right in every byte, {counts.get(REFUSED, 0)} refused, 0 wrong")

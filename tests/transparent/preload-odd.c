@@ -1,6 +1,6 @@
 /* One odd thing at a time, in a program that names nothing.
  *
- *     preload-odd KIND STORE [WORD]
+ *     preload-odd KIND STORE [WORD [LIBRARY]]
  *
  * Exit code: 0 as it should be; 4 a restart was refused, 5 a checkpoint; their texts are on stderr. */
 #include <dlfcn.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <varve/varve.h>
@@ -76,6 +77,12 @@ static int addresses(void) {
     return 0;
 }
 
+/* A block that gets its first address after it was stored. */
+static int add_address(struct varve_session *session) {
+    ((void **)more[0])[SIZE / 16] = plain;
+    return varve_checkpoint(session, 2);
+}
+
 /* A library that is opened later, and allocates. */
 static int library(const char *path) {
     void *handle = dlopen(path, RTLD_NOW);
@@ -89,8 +96,9 @@ static int library(const char *path) {
     return 0;
 }
 
-/* The child goes on with what it has, and what it starts has nothing of ours. */
-static int child(void) {
+/* The child goes on with what it has, and what it starts has nothing of ours, but the other library. */
+static int child(const char *other) {
+    char grep[256];
     fill(plain, 9);
     pid_t pid = fork();
     if (pid == 0) {
@@ -106,6 +114,9 @@ static int child(void) {
         return fail("the child could not allocate");
     if (system("! grep -q libvarve_preload /proc/self/maps") != 0)
         return fail("a program that it started has the library");
+    snprintf(grep, sizeof grep, "grep -q '%s' /proc/self/maps", other);
+    if (system(grep) != 0)
+        return fail("a program that it started lacks the other library");
     return system("case ${LD_PRELOAD-unset} in *libvarve*) exit 1;; esac") == 0 ? 0 : fail("LD_PRELOAD names it");
 }
 
@@ -162,21 +173,77 @@ static int scarce(const char *word) {
     return more[0] ? 0 : fail("no memory");
 }
 
+/* More blocks than a process may have mappings, if each was one; every other is freed, then the others. */
+static int free_many(void) {
+    enum { COUNT = 150000, BYTES = 65536 };
+    char **blocks = malloc(COUNT * sizeof *blocks);
+    long all = -1;
+    for (int i = 0; i < COUNT; i++)
+        blocks[i] = malloc(BYTES);
+    for (int first = 0; first < 2; first++)
+        for (int i = first; i < COUNT; i += 2)
+            free(blocks[i]);
+    free(blocks);
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &all) != 1)
+        return fail("no /proc/self/statm");
+    fclose(file);
+    return all * 4096 < 256L << 20 ? 0 : fail("what was freed is still mapped");
+}
+
+/* What does not come back: texts that the C library allocates, a small block, variables, and a map. */
+static char variable[8];
+static char *on_main; /* on its stack */
+static char *left[6];
+
+static int leave_out(void) {
+    char *large = calloc(1, SIZE);
+    size_t size = 0;
+    memset(large, 'a', SIZE - 1);
+    FILE *file = fmemopen(large, SIZE - 1, "r");
+    left[0] = strdup(large);
+    if (!file || getline(&left[1], &size, file) != SIZE - 1)
+        return fail("no text");
+    fclose(file);
+    free(large);
+    left[2] = malloc(100);
+    left[3] = variable;
+    left[4] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    left[5] = on_main;
+    for (int i = 0; i < 6; i++)
+        left[i][5] = 'a';
+    return 0;
+}
+
+/* Each is as this run made it. */
+static int is_left_out(void) {
+    int is_right = 1;
+    for (int i = 0; i < 6 && left[i]; i++) {
+        is_right &= left[i][5] == 'a';
+        left[i][5] = 'b'; /* for the checkpoint */
+    }
+    return is_right;
+}
+
 static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
     return strstr(kind, "threads")                                      ? threads()
            : strcmp(kind, "tasks") == 0                                 ? tasks()
            : strcmp(kind, "addresses") == 0                             ? addresses()
+           : strcmp(kind, "addresses-later") == 0                       ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "library") == 0                               ? library(word)
            : strcmp(kind, "elsewhere") == 0                             ? (more[1] = plain + 8, 0)
            : strcmp(kind, "given") == 0                                 ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "swapped") == 0                               ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "resized") == 0 || strcmp(kind, "freed") == 0 ? (more[0] = calloc(1, SIZE), 0)
+           : strcmp(kind, "named-since") == 0                           ? (more[0] = calloc(1, SIZE), 0)
            : strcmp(kind, "grown") == 0                                 ? (more[0] = calloc(1, MUCH), 0)
-           : strcmp(kind, "child") == 0                                 ? child()
+           : strcmp(kind, "child") == 0                                 ? child(word)
            : strcmp(kind, "promises") == 0                              ? promises()
            : strcmp(kind, "scarce") == 0                                ? scarce(word)
+           : strcmp(kind, "many") == 0                                  ? free_many()
+           : strcmp(kind, "left") == 0                                  ? leave_out()
                                                                         : 0;
 }
 
@@ -184,11 +251,13 @@ static int named;
 
 /* ---- what has a name, and lies in a block ---- */
 
-/* Two fields that change places in each step, in a small block: nobody sees where it points. */
+/* Two fields that change places in each step. Nobody sees where these point. */
 struct fields {
     unsigned char *now, *before;
 };
 static struct fields *fields;
+static struct fields inside; /* not to the begin of a block, as with ghost cells and some arrays of C++ */
+static __thread struct fields of_thread;
 
 static int tell_now(void *arg, struct varve_memory *out) {
     out->ptr = ((struct fields *)arg)->now;
@@ -206,14 +275,31 @@ static void step_fields(unsigned steps) {
     }
 }
 
+static void make_fields(struct fields *place) {
+    size_t ghosts = place == &inside ? 64 : 0;
+    fields = place;
+    fields->now = (unsigned char *)calloc(1, SIZE + ghosts) + ghosts;
+    fields->before = (unsigned char *)calloc(1, SIZE + ghosts) + ghosts;
+    fill(fields->now, 0);
+}
+
+static int make_fields_of(const char *kind, const char *library, struct fields *on_stack) {
+    void *handle = library ? dlopen(library, RTLD_NOW) : NULL,
+         *of_library = handle ? dlsym(handle, "odd_fields") : NULL;
+    struct fields *place = strcmp(kind, "fields-stack") == 0     ? on_stack
+                           : strcmp(kind, "fields-inside") == 0  ? &inside
+                           : strcmp(kind, "fields-thread") == 0  ? &of_thread
+                           : strcmp(kind, "fields-library") == 0 ? of_library
+                                                                 : malloc(sizeof *place);
+    if (!place)
+        return fail("no place for the fields");
+    make_fields(place);
+    return 0;
+}
+
 static int name_fields(struct varve_session *session, const char *kind) {
-    if (strcmp(kind, "moving") == 0) {
-        fields = malloc(sizeof *fields);
-        fields->now = calloc(1, SIZE);
-        fields->before = calloc(1, SIZE);
-        fill(fields->now, 0);
+    if (strcmp(kind, "moving") == 0)
         return varve_protect_moving(session, "now", tell_now, fields);
-    }
     if (strcmp(kind, "halves") == 0)
         return varve_protect(session, "low", plain, SIZE / 2) ||
                varve_protect(session, "high", plain + SIZE / 2, SIZE / 2);
@@ -232,9 +318,9 @@ static void take_back(void *arg, const char *name, void *ptr) {
     (void)arg, (void)name, (void)ptr;
 }
 
-/* All of it, or of KIND chosen only what has a name. */
-static int restart(struct varve_session *session, const char *kind, int64_t *version) {
-    const char *const names[] = {"named"};
+/* All of it, or of KIND chosen only what has a name, and this block. */
+static int restart(struct varve_session *session, const char *kind, const char *block, int64_t *version) {
+    const char *const names[] = {"named", block};
     if (strcmp(kind, "begun") == 0) {
         int begun = varve_restart_begin(session, VARVE_LATEST, version);
         fprintf(stderr, "begin: %s\n", varve_session_error(session)->text);
@@ -249,7 +335,7 @@ static int restart(struct varve_session *session, const char *kind, int64_t *ver
         return varve_restart(session, VARVE_LATEST, version);
     named = 5;
     int rc = varve_protect(session, names[0], &named, sizeof named);
-    rc = rc ? rc : varve_restart_regions(session, VARVE_LATEST, names, 1, 0, version);
+    rc = rc ? rc : varve_restart_regions(session, VARVE_LATEST, names, block[0] ? 2 : 1, 0, version);
     if (rc == 0 && (named != 6 || !is_filled(plain, 0)))
         exit(fail("not what was chosen came back"));
     if (rc == 0)
@@ -272,12 +358,14 @@ static int grow_after(struct varve_session *session, size_t size) {
     return 0;
 }
 
-/* Once before varve_restart, and made, freed or resized after it. */
-static void change_blocks(const char *kind) {
+/* Once before varve_restart, and made, freed, resized or named after it. */
+static void change_blocks(struct varve_session *session, const char *kind) {
     if (strcmp(kind, "later") == 0)
         more[0] = calloc(1, SIZE);
     if (strcmp(kind, "resized") == 0)
         more[0] = realloc(more[0], 2 * SIZE);
+    if (strcmp(kind, "named-since") == 0)
+        varve_protect(session, "since", more[0], SIZE);
     if (strcmp(kind, "freed") == 0) {
         free(more[0]);
         more[0] = NULL;
@@ -288,28 +376,35 @@ static void change_blocks(const char *kind) {
 int main(int argc, char **argv) {
     struct varve_session *session;
     struct varve_error error;
+    struct fields here, *volatile on_stack = &here;
+    char bytes[8], *volatile own = bytes;
+    on_main = own;
     int64_t version = -1;
     if (argc < 3)
         return 2;
-    unsigned steps = argc > 3 ? (unsigned)atoi(argv[3]) : 0; /* KIND moving */
+    unsigned steps = argc > 3 ? (unsigned)atoi(argv[3]) : 0; /* of fields */
     int rc = prepare(argv[1], argc > 3 ? argv[3] : "");
+    if (rc == 0 && (strcmp(argv[1], "moving") == 0 || strncmp(argv[1], "fields-", 7) == 0))
+        rc = make_fields_of(argv[1], argc > 4 ? argv[4] : NULL, on_stack);
     if (rc)
         return rc;
     if (varve_open(argv[2], "odd", NULL, &session, &error) != 0)
         return fprintf(stderr, "open: %s\n", error.text), 3;
     if (name_fields(session, argv[1]) != 0)
         return fprintf(stderr, "protect: %s\n", varve_session_error(session)->text), 3;
-    rc = restart(session, argv[1], &version);
+    rc = restart(session, argv[1], argc > 3 ? argv[3] : "", &version);
     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
         return fprintf(stderr, "restart: %s\n", varve_session_error(session)->text), 4;
     if (rc == 0 && (!is_filled(plain, 1) || (more[0] && ((unsigned char *)more[0])[5] != 8)))
         return fail("what came back is wrong");
     if (rc == 0 && fields && (!is_filled(fields->now, steps) || !is_filled(fields->before, steps - 1)))
         return fail("the fields that came back are wrong");
+    if (!is_left_out())
+        return fail("what is no allocation of the program came back");
     if (rc == 0)
         return varve_close(session) == 0 ? 0 : 1;
     fill(plain, 1);
-    change_blocks(argv[1]);
+    change_blocks(session, argv[1]);
     if (strcmp(argv[1], "given") == 0)
         varve_protect(session, "given", &named, sizeof named);
     if (fields)
@@ -325,6 +420,8 @@ int main(int argc, char **argv) {
         memset(more[0], 8, strcmp(argv[1], "grown") == 0 ? MUCH : SIZE);
     if (varve_checkpoint(session, 1) != 0)
         return fprintf(stderr, "checkpoint: %s\n", varve_session_error(session)->text), 5;
+    if (strcmp(argv[1], "addresses-later") == 0 && add_address(session) != 0)
+        return fail("the address was seen");
     if (strcmp(argv[1], "grown") == 0 && grow_after(session, MUCH) != 0)
         return 1;
     return varve_close(session) == 0 ? 0 : 1;

@@ -13,11 +13,12 @@
 
 static int rank, ranks;
 static double *now, *after;
+static MPI_Comm own; /* of this process, though it is a static variable */
 
 static void step_once(void) {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
     /* large enough that MPI takes buffers of its own */
-    MPI_Sendrecv(now + WORDS / 2, WORDS / 4, MPI_DOUBLE, right, 0, now, WORDS / 4, MPI_DOUBLE, left, 0, MPI_COMM_WORLD,
+    MPI_Sendrecv(now + WORDS / 2, WORDS / 4, MPI_DOUBLE, right, 0, now, WORDS / 4, MPI_DOUBLE, left, 0, own,
                  MPI_STATUS_IGNORE);
     for (int i = 1; i < WORDS - 1; i++)
         after[i] = 0.25 * now[i - 1] + 0.5 * now[i] + 0.25 * now[i + 1] + 1e-3 * rank;
@@ -48,21 +49,24 @@ int main(int argc, char **argv) {
     struct varve_session *session;
     struct varve_error error;
     int64_t step = -1;
+    void *window;
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
     if (argc < 4)
         return 2;
     if (varve_open_mpi(MPI_COMM_WORLD, argv[1], "ranks", NULL, &session, &error) != 0)
         return stop("open", error.text);
+    MPI_Alloc_mem(WORDS * sizeof *now, MPI_INFO_NULL, &window); /* left out: it is memory of MPI */
     now = malloc(WORDS * sizeof *now);
     after = calloc(WORDS, sizeof *after);
     for (int i = 0; i < WORDS; i++)
         now[i] = i * 1e-3 + rank;
     const char *const list[] = {"rank"};
-    int is_list = argc > 4, own = rank;
-    varve_protect(session, list[0], &own, sizeof own);
+    int is_list = argc > 4, number = rank;
+    varve_protect(session, list[0], &number, sizeof number);
     int rc = varve_restart_regions(session, VARVE_LATEST, is_list && rank == 1 ? list : NULL, 1, 0, &step);
     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
         return stop("restart", varve_session_error(session)->text);
@@ -84,6 +88,7 @@ int main(int argc, char **argv) {
         printf("%016llx\n", (unsigned long long)sum);
     free(now);
     free(after);
+    MPI_Free_mem(window);
     MPI_Finalize();
     return 0;
 }

@@ -32,17 +32,18 @@ odd() {
     run "$code" "$VARVE" run -- "$BIN/preload-odd" "$@"
 }
 
-# killed PROGRAM: killed twice, it ends with what it ends with when it is not killed.
+# killed PROGRAM [OPTION]: killed twice, it ends with what it ends with when it is not killed.
 killed() {
     program=$1
-    run 0 "$VARVE" run -- "$program" whole 40 -1
-    has '[0-9] allocations without names are protected here'
+    option=$2
+    run 0 "$VARVE" run $option -- "$program" whole 40 -1
+    has 'are protected here'
     grep -v 'begins at' out >expected
     [ -s expected ] || fail "it says nothing"
     for at in 10 25; do
-        run 137 sh -c '"$@"; exit $?' sh "$VARVE" run -- "$program" store 40 $at
+        run 137 sh -c '"$@"; exit $?' sh "$VARVE" run $option -- "$program" store 40 $at
     done
-    run 0 "$VARVE" run -- "$program" store 40 -1
+    run 0 "$VARVE" run $option -- "$program" store 40 -1
     cat out err | grep 'begins at' | grep -q -v 'begins at 0$' || fail "it began anew"
     grep -v 'begins at' out >got
     cmp expected got || fail "other results"
@@ -99,6 +100,9 @@ build() {
 nameless() {
     run 4 "$VARVE" run -- "$BIN/preload-nameless" plain store
     has 'preload-nameless+0x.* has no build id: link it with -Wl,--build-id'
+    run 4 "$VARVE" run --include libpreload-nameless-library.so -- "$BIN/preload-odd" library other \
+        "$BIN/libpreload-nameless-library.so"
+    has 'libpreload-nameless-library.so+0x.* has no build id: link it with -Wl,--build-id'
 }
 
 # ranks FLAVOUR PROGRAM: one of three is killed.
@@ -148,6 +152,9 @@ addresses() {
     VARVE_HEAP=unchecked odd 0 plain other
     odd 4 addresses store # the other process had other addresses: they are found in what came back
     has 'what looks like an address'
+    odd 0 addresses-later later # known to be late: a block is searched when it is first stored
+    odd 4 addresses-later later
+    has 'what looks like an address'
 }
 
 swapped() {
@@ -157,6 +164,27 @@ swapped() {
     odd 0 elsewhere other # not to the begin of any
     odd 4 elsewhere other
     has 'restart: a variable of the program .* pointed to allocation :heap:.* and points to no begin of an allocation'
+}
+
+# Known to be wrong: where other memory points is not seen. When it is, the page has to say so.
+swapped_unseen() {
+    for kind in fields-small fields-stack fields-inside fields-thread fields-library; do
+        for steps_code in 20 11; do # after two steps each field is where it was
+            for code in 0 ${steps_code#?}; do
+                run $code "$VARVE" run --include libpreload-library.so -- "$BIN/preload-odd" $kind $kind.$steps_code \
+                    ${steps_code%?} "$BIN/libpreload-library.so"
+            done
+        done
+        has 'the fields that came back are wrong'
+    done
+}
+
+# What libraries allocate for the program, small blocks, variables and maps are as the program makes them.
+left() {
+    odd 0 left store
+    odd 0 left store
+    "$VARVE" show store odd >show
+    [ "$(grep -c ':heap:.*+0x' show)" -eq 1 ] || { cat show; fail "more is stored than one block"; }
 }
 
 # What has a name is stored by it, and its block is not stored again.
@@ -182,6 +210,12 @@ named() {
 chosen() {
     odd 0 chosen store
     odd 0 chosen store
+    block=$("$VARVE" show store odd | sed -n 's/.*\(:heap:[^ ]*preload-odd+0x[0-9a-f]*\).*/\1/p' | head -1)
+    [ -n "$block" ] || fail "there is no block"
+    for name in "$block" :heap:addresses :heap:pointers :varve:attributes; do # without what checks the pointers
+        odd 4 chosen store "$name"
+        has "region $name cannot be asked for: .*or restore all regions"
+    done
     odd 0 begun other # varve_restart then works as ever
     has 'begin: varve_restart_begin: allocations without a name .* use varve_restart'
     odd 0 begun other
@@ -194,6 +228,8 @@ library() {
         run $code "$VARVE" run --include libpreload-library.so -- "$BIN/preload-odd" library store "$BIN/libpreload-library.so"
     done
     "$VARVE" show store odd | grep -q 'heap:.*libpreload-library.so+0x' || fail "it is not stored"
+    odd 4 library other "$BIN/libmpimodel.so" # a name that begins as that of a library of MPI
+    has 'libmpimodel.so+0x.* it is not said whether this library holds data of the program'
     run 4 "$VARVE" run --exclude libpreload-library.so -- "$BIN/preload-odd" library store "$BIN/libpreload-library.so"
     has 'bytes are stored but the program has not allocated them'
     run 0 "$VARVE" run --exclude libpreload-library.so -- "$BIN/preload-odd" library other "$BIN/libpreload-library.so"
@@ -210,7 +246,47 @@ library() {
 child() {
     odd 0 child store
     odd 0 child store
-    LD_PRELOAD=$BIN/libpreload-library.so odd 0 child other # what else is preloaded stays
+    run 0 env LD_PRELOAD="$BIN/libpreload-library.so" "$VARVE" run -- "$BIN/preload-odd" child other libpreload-library.so
+    odd 1 child third libpreload-library.so # it would be noticed
+}
+
+# Handlers of fork that allocate, of a library that was there before ours.
+forking() {
+    export LD_PRELOAD="$BIN/libpreload-atfork.so"
+    for i in 1 2; do
+        run 0 timeout 60 "$VARVE" run --include libpreload-atfork.so -- "$BIN/preload-odd" child store
+    done
+    for step in 0 1; do
+        run 0 timeout 60 "$VARVE" run --fixed --include libfixed-library.so --include libpreload-atfork.so -- \
+            "$BIN/fixed-odd" forks fixed
+        grep -qx $step out || fail "it is not at step $step"
+    done
+}
+
+# unopened_lines COUNT: so often it was said that there was no session.
+unopened_lines() {
+    [ "$(grep -c 'warn: .* has opened no session' err)" -eq "$1" ] || fail "it is not said $1 times"
+}
+
+# A program without a session says so at its end: once, and only where somebody reads it.
+unopened() {
+    python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')
+    run 0 "$VARVE" run -- true
+    has 'varve: warn: true has opened no session (varve_open), so nothing was stored'
+    run 0 "$VARVE" run --fixed -- true
+    unopened_lines 1
+    run 0 "$VARVE" run -- "$python" -c 'import os, sys; child = os.fork(); child and os.waitpid(child, 0); sys.exit(0)'
+    unopened_lines 1
+    run 0 env VARVE_LOG=error "$VARVE" run -- true
+    unopened_lines 0
+    run 0 env PMIX_RANK=1 "$VARVE" run -- true
+    unopened_lines 0
+    run 0 "$VARVE" run -- "$python" -c 'import os; os.dup2(os.open("data", os.O_WRONLY | os.O_CREAT), 2)'
+    [ -e data ] && [ ! -s data ] || fail "it went into a file of the program"
+    for heap in auto off; do
+        VARVE_HEAP=$heap odd 0 plain $heap
+        unopened_lines 0
+    done
 }
 
 promises() {
@@ -240,6 +316,7 @@ later() {
     warns later made
     warns resized resized
     warns freed 'freed or named'
+    warns named-since 'freed or named'
     odd 0 plain store
     ! grep 'cannot come back' err || fail "a warning for nothing"
     odd 0 grown store2 # three checkpoints have another size
@@ -251,15 +328,42 @@ scarce() {
     odd 0 scarce store second
 }
 
+many() {
+    odd 0 many store
+}
+
+# copy_with BYTE PLACE FILE: the program with another byte is refused.
+copy_with() {
+    cp "$BIN/preload-odd" "$3"
+    printf "$1" | dd of="$3" bs=1 seek="$2" conv=notrunc 2>dd || fail "dd: $(cat dd)"
+    run 1 "$VARVE" run -- "./$3" plain store
+}
+
 refused() {
     run 1 "$VARVE" run -- "$BIN/preload-really-static"
     has 'preload-really-static is linked statically'
     cp "$BIN/preload-odd" setuid && chmod u+s setuid
     run 1 "$VARVE" run -- ./setuid plain store
-    has 'setuid runs with other rights than its caller'
+    has 'setuid is setuid: nothing is preloaded into programs that run with other rights'
     chmod u-s,g+s setuid
     run 1 "$VARVE" run -- ./setuid plain store
-    has 'runs with other rights than its caller'
+    has 'setuid is setgid: nothing is preloaded'
+    cp "$BIN/preload-odd" capable
+    if python3 -c 'import os; os.setxattr("capable", "security.capability", bytes.fromhex("0000000200000001000000000000000000000000"))' \
+        2>err; then
+        run 1 "$VARVE" run -- ./capable plain store
+        has 'capable has file capabilities: nothing is preloaded'
+    else
+        echo "file capabilities cannot be set here"
+    fi
+    echo nothing >nothing && chmod +x nothing
+    run 1 "$VARVE" run -- ./nothing
+    has 'nothing is no program: it is not ELF'
+    copy_with "\001" 4 other # 32 bits
+    has 'other has addresses of another size'
+    copy_with "\267" 18 other # ARM
+    has 'other is a program of another kind of machine'
+    rm nothing
     printf '#!/bin/sh\nexit 0\n' >script && chmod +x script
     run 1 "$VARVE" run -- ./script
     has 'script is a script'
@@ -275,12 +379,301 @@ refused() {
     [ ! -e store ] || fail "something was started"
 }
 
+# Hooks of MPI and UCX that stand before mmap, munmap and others, in both ways they have.
+hooks() {
+    ucx=$(ompi_info 2>/dev/null | sed -n 's/.*MCA pml: \(ucx\) .*/\1/p')
+    export OMPI_MCA_mpi_leave_pinned=1 OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any
+    export UCX_MEM_EVENTS=y UCX_TLS=self,sm,tcp UCX_WARN_UNUSED_ENV_VARS=n
+    for UCX_MEM_MMAP_HOOK_MODE in reloc bistro; do
+        for OMPI_MCA_pml in ob1 $ucx; do
+            export UCX_MEM_MMAP_HOOK_MODE OMPI_MCA_pml
+            rm -rf whole store
+            echo "pml=$OMPI_MCA_pml hooks=$UCX_MEM_MMAP_HOOK_MODE"
+            ranks_once "$1" "$2"
+        done
+    done
+    [ -n "$ucx" ] || { echo "skipped: this Open MPI has no UCX" && exit 77; }
+}
+
+# ranks_once FLAVOUR PROGRAM [OPTION]: one of three is killed, and the job ends as if it was not.
+ranks_once() {
+    . "$here/../mpi/mpi.sh"
+    run_mpi "$1" 3 "$VARVE" run $3 -- "$2" whole 30 -1 >expected 2>err || fail "it does not run"
+    [ -s expected ] || fail "it does not run"
+    # With --fixed: Open MPI's threads map memory while it loads its components, which lie elsewhere then now and again, on a
+    # busy machine more often: also when the checkpoint is made.
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        if [ $((try % 3)) -eq 1 ]; then
+            rm -rf store
+            run_mpi "$1" 3 "$VARVE" run $3 -- "$2" store 30 11 >out 2>err && fail "it was not killed"
+        fi
+        run_mpi "$1" 3 "$VARVE" run $3 -- "$2" store 30 -1 >out 2>err && break
+        grep -q 'libmca.* and here it is elsewhere' err || fail "it does not run"
+        echo "start $try is refused: a component of Open MPI is elsewhere"
+    done
+    has 'begins at 10'
+    cmp expected out || fail "other results"
+}
+
+# Signals, system calls and what a program inherits are as without `varve run`.
+as_before() {
+    run 0 "$BIN/preload-before"
+    mv out expected
+    [ "$(wc -l <expected)" -gt 20 ] || fail "it says too little"
+    for option in "" --fixed "--include libpreload-library.so" "--fixed --exclude libpreload-library.so"; do
+        run 0 "$VARVE" run $option -- "$BIN/preload-before"
+        diff expected out || fail "it is not as before with varve run $option"
+    done
+}
+
+# Allocators as they are: linked, or preloaded.
+real_allocators() {
+    if [ -x "$BIN/preload-asan" ]; then
+        run 1 "$VARVE" run -- "$BIN/preload-asan" plain store
+        has 'libasan.*: the program was not started\|ASan runtime does not come first'
+    fi
+    missing=
+    for name in libjemalloc.so.2 libtcmalloc_minimal.so.4 libasan.so.8; do
+        path=$(ldconfig -p | sed -n "s/.*$name .*x86-64.* => //p" | head -1)
+        [ -n "$path" ] || { missing="$missing $name" && continue; }
+        run 1 env LD_PRELOAD="$path" "$VARVE" run -- "$BIN/preload-odd" plain store
+        has "$name in LD_PRELOAD has an allocator, too"
+        cp "$path" libother.so # by its symbols, not by its name
+        run 1 env LD_PRELOAD="$PWD/libother.so" "$VARVE" run -- "$BIN/preload-odd" plain store
+        has 'libother.so): the program was not started\|ASan runtime does not come first'
+    done
+    [ ! -e store ] || fail "something was started"
+    [ -z "$missing" ] || { echo "skipped:$missing is not installed" && exit 77; }
+}
+
+# lammps: its rows of pointers are refused as data; with the pointers it comes back.
+lammps() {
+    run 5 "$VARVE" run --include liblammps.so -- "$BIN/apps-lammps" data 20 -1
+    has 'liblammps.so.*holds at byte .* what looks like an address'
+    killed "$BIN/apps-lammps" "--fixed --exclude lib --include liblammps.so"
+}
+
 # An allocator that only the loader knows of: linked with the program, or part of it.
 allocators() {
     run 1 env LD_PRELOAD="$BIN/libpreload-allocator.so" "$VARVE" run -- "$BIN/preload-odd" plain store
     has 'another library has an allocator, too.*libpreload-allocator.so'
     run 1 "$VARVE" run -- "$BIN/preload-allocates" plain store
     has 'the program has an allocator of its own'
+    [ ! -e store ] || fail "something was started"
+}
+
+# ---- address-true mode ----
+
+# fixed CODE KIND [ARGUMENT]...
+fixed() {
+    code=$1
+    shift
+    run "$code" "$VARVE" run --fixed --include libfixed-library.so -- "$BIN/fixed-odd" "$@"
+}
+
+# fixed_restarts COUNT: killed at every second step, with all pointers walked after each restart. TEST_SCALE (percent)
+# asks for less.
+fixed_restarts() {
+    steps=$((2 * ($1 * ${TEST_SCALE:-100} / 100)))
+    [ $steps -gt 0 ] || steps=2
+    run 0 "$VARVE" run --fixed -- "$BIN/fixed-objects" whole $steps -1
+    grep -v 'begins at' out >expected
+    at=0
+    while [ $at -lt $steps ]; do
+        run 137 sh -c '"$@"; exit $?' sh "$VARVE" run --fixed -- "$BIN/fixed-objects" store $steps $at
+        [ $at -eq 0 ] || has "begins at $((at - 1))$"
+        at=$((at + 2))
+    done
+    run 0 "$VARVE" run --fixed -- "$BIN/fixed-objects" store $steps -1
+    cmp expected out || fail "other results"
+}
+
+# Each way of finding and taking changed pages, of variables and of a heap that grows.
+fixed_ways() {
+    run 0 "$VARVE" run --fixed -- "$BIN/fixed-objects" whole 16 -1
+    grep -v 'begins at' out >expected
+    for setting in CAPTURE=sync CAPTURE=frozen CAPTURE=held CAPTURE=trap TRACKER=none TRACKER=trap-uffd \
+        TRACKER=trap-mprotect THREADS=0 FINE=64 STAGING=1M; do
+        rm -rf store
+        export "VARVE_$setting"
+        "$VARVE" run --fixed -- "$BIN/fixed-objects" store 16 6 >out 2>err
+        if ! grep -q 'does not work here' err; then
+            run 0 "$VARVE" run --fixed -- "$BIN/fixed-objects" store 16 -1
+            has 'begins at 7'
+            cmp expected out || fail "other results with $setting"
+        fi
+        unset "VARVE_${setting%%=*}"
+    done
+}
+
+# What belongs to the process: set before varve_restart it is this process's, set later the checkpoint is refused.
+fixed_process() {
+    for kind in plain early-file closed freed static copied exec joined joined-c11; do
+        for step in 0 1 2; do
+            fixed 0 $kind $kind
+            grep -qx $step out || fail "$kind is not at step $step"
+        done
+    done
+    fixed 0 sparse sparse
+    SHIFT=1 fixed 0 early-file early-file # other addresses
+    grep -qx 3 out || fail "early-file is not at step 3"
+    for kind in file heap-file stack reopened; do
+        fixed 5 $kind $kind
+        has 'checkpoint: :heap:fixed:.* of memory that does not come back'
+    done
+    for kind in thread thread-c11; do
+        fixed 5 $kind $kind
+        has 'checkpoint: :heap:fixed:heap of .* cannot come back: the program has other threads'
+    done
+    for kind in buffer buffer-static; do
+        fixed 5 $kind $kind
+        has 'checkpoint: .* a FILE has its buffer in memory of the program'
+    done
+    "$VARVE" run --fixed --include libfixed-library.so -- "$BIN/fixed-odd" team team >out 2>err
+    case $? in
+    5) has 'the program has other threads' ;;
+    8) echo "there is no OpenMP" ;;
+    *) fail "a team of OpenMP is taken" ;;
+    esac
+    fixed 4 named named
+    has 'lies in part in region total: all memory of the program is stored'
+}
+
+# The heap has another size than it had.
+fixed_sizes() {
+    for step in 0 1 2; do
+        fixed 0 grow grow
+        grep -qx $step out || fail "it is not at step $step"
+    done
+    fixed 0 plain more
+    MORE=1 fixed 0 grow more
+    grep -qx 1 out || fail "it began anew"
+}
+
+# What stays as this run made it, though nobody notices.
+fixed_stays() {
+    for kind in on-stack jump texts; do
+        for step in 0 1 2; do
+            fixed 0 $kind $kind
+            grep -qx $step out || fail "$kind is not at step $step"
+        done
+    done
+    fixed 0 way way
+    fixed 0 way way
+    OTHER_WAY=1 fixed 7 way way # known to be wrong: this run has another file there
+    has 'the path is /dev/null, and the file is another'
+    fixed 0 rotated rotated # known to be wrong: the file that was opened again is not noticed
+    fixed 7 rotated rotated
+    has 'the path is /dev/zero, and the file is another'
+    fixed 0 random random
+    fixed 7 random random # known to be wrong: random numbers of the C library begin again
+    has 'random numbers begin again'
+    for step in 0 1 2; do # nobody has said that it is the program's, and it never allocates
+        fixed 0 opened-silent silent "$BIN/libpreload-library.so"
+        grep -qx $step out || fail "opened-silent is not at step $step"
+        fixed 0 opened-silent linked "$BIN/libfixed-linked.so" # which is linked with one that says nothing
+        grep -qx $step out || fail "opened-silent is not at step $step in a library of a library"
+    done
+}
+
+fixed_libraries() {
+    for step in 0 1 2; do
+        fixed 0 library store
+        grep -qx $step out || fail "it is not at step $step"
+    done
+    run 4 "$VARVE" run --fixed -- "$BIN/fixed-odd" plain unsaid
+    has 'the program is linked with library libfixed-library.so.*, and it is not said'
+    fixed 5 makes unsaid "$BIN/libpreload-library.so"
+    has 'memory was allocated by library libpreload-library.so, and it is not said'
+    # It keeps its own with --exclude, so nothing of it comes back: the program sees that.
+    run 0 "$VARVE" run --fixed --exclude libfixed-library.so -- "$BIN/fixed-odd" library without
+    run 7 "$VARVE" run --fixed --exclude libfixed-library.so -- "$BIN/fixed-odd" library without
+    run 4 env LD_LIBRARY_PATH="$BIN/other" "$VARVE" run --fixed --include libfixed-library.so -- "$BIN/fixed-odd" \
+        library store
+    has 'stored by a process with libfixed-library.so:[0-9a-f]* (file, build id), and this one has another or none'
+    fixed 0 library store
+    # What is loaded after varve_restart stays away; a pointer to it is refused.
+    fixed 0 dlopen-only later "$BIN/libpreload-library.so"
+    fixed 0 dlopen-only later "$BIN/libpreload-library.so"
+    fixed 5 dlopen handle "$BIN/libpreload-library.so"
+    has 'of memory that does not come back'
+    run 5 "$VARVE" run --fixed --include libfixed-library.so --include libpreload-library.so -- "$BIN/fixed-odd" \
+        dlopen-only included "$BIN/libpreload-library.so"
+    has 'a library of the program was loaded or unloaded after varve_restart'
+    run 5 "$VARVE" run --fixed --include libfixed-library.so --include libpreload-library.so -- "$BIN/fixed-odd" \
+        opened-closed closed "$BIN/libpreload-library.so"
+    has 'a library of the program was loaded or unloaded after varve_restart'
+    for step in 0 1 2; do
+        run 0 "$VARVE" run --fixed --include libfixed-library.so --include libpreload-library.so -- "$BIN/fixed-odd" \
+            opened-threads threads "$BIN/libpreload-library.so"
+        grep -qx $step out || fail "opened-threads is not at step $step"
+    done
+    fixed 4 opened two "$BIN/other/libfixed-library.so"
+    has 'fixed:data:libfixed-library.so.* is there twice'
+}
+
+# Another kernel brings another vdso: here its build id seems to be another.
+fixed_kernel() {
+    export LD_PRELOAD="$BIN/libfixed-kernel.so"
+    fixed 0 plain store
+    OTHER_KERNEL=1 fixed 4 plain store
+    has 'stored by a process with linux-vdso.so.1:[0-9a-f]* (file, build id), and this one has another or none'
+    fixed 0 plain store
+    grep -qx 1 out || fail "it began anew"
+}
+
+# What libstdc++ keeps for itself in the program's heap.
+fixed_kept() {
+    for own in OWN_BUFFERS OWN_LOCALE OWN_CATCH; do
+        run 4 env $own=1 "$VARVE" run --fixed -- "$BIN/fixed-objects" store 4 -1
+        has 'restart: .* libstdc++ keeps memory of its own'
+    done
+}
+
+# The restart brings back that a static variable was made, but the C library does not know of its destructor.
+fixed_ends() {
+    run 0 env OWN_END=1 "$VARVE" run --fixed -- "$BIN/fixed-objects" store 3 -1
+    has '^goodbye$'
+    run 0 env OWN_END=1 "$VARVE" run --fixed -- "$BIN/fixed-objects" store 5 -1
+    has 'begins at 3'
+    ! grep '^goodbye$' err || fail "the destructor is called"
+}
+
+# The same files at other addresses, or another build of the program.
+fixed_placed() {
+    cp "$BIN/fixed-odd" program
+    run 0 env LD_LIBRARY_PATH="$BIN" "$VARVE" run --fixed --include libfixed-library.so -- ./program plain store
+    run 4 sh -c 'ulimit -s 1000000 && LD_LIBRARY_PATH=$BIN "$@"' sh "$VARVE" run --fixed --include libfixed-library.so -- \
+        ./program plain store
+    has 'was stored by a process with .* (file, address), and here it is elsewhere'
+    cp "$BIN/fixed-odd-other" program
+    run 4 env LD_LIBRARY_PATH="$BIN" "$VARVE" run --fixed --include libfixed-library.so -- ./program plain store
+    has 'was stored by a process with program:[0-9a-f]* (file, build id)'
+    cp "$BIN/fixed-odd" program
+    run 0 env LD_LIBRARY_PATH="$BIN" OTHER="an environment that moves the stack" "$VARVE" run --fixed --include \
+        libfixed-library.so -- ./program plain store
+    grep -qx 1 out || fail "it began anew"
+}
+
+fixed_mode() {
+    fixed 0 plain store
+    run 4 "$VARVE" run -- "$BIN/fixed-odd" plain store
+    run 4 "$BIN/fixed-odd" plain store
+    odd 0 plain data
+    VARVE_HEAP=data fixed 3 plain other
+    has 'this process was started by `varve run --fixed`, but heap=fixed is not set'
+    run 3 env VARVE_HEAP=fixed "$VARVE" run -- "$BIN/fixed-odd" plain other
+    has 'heap=fixed is set, .* but this process was not'
+    fixed 0 plain store
+    grep -qx 1 out || fail "it began anew"
+}
+
+fixed_start() {
+    preload=$(dirname "$(ldd "$BIN/fixed-odd" | sed -n 's/.*libvarve.so[^ ]* => \([^ ]*\).*/\1/p')")/libvarve_preload.so
+    run 1 env VARVE_PRELOAD_FIXED=set LD_PRELOAD="$preload" "$BIN/fixed-odd" plain store
+    has 'addresses are still placed at random'
+    run 1 sh -c 'ulimit -v 60000000 && exec "$@"' sh "$VARVE" run --fixed -- "$BIN/fixed-odd" plain store
+    has 'there is no room for the heap of address-true mode'
     [ ! -e store ] || fail "something was started"
 }
 

@@ -149,8 +149,9 @@ def lost_node(slurm):
 def codes(slurm):
     crash = Job(slurm, "crash", 100, options="--restarts 2", environment="CRASH=3", time=60)
     crash.wait_ended("FAILED", 78)
-    if len(crash.notes("from")) != 3:
-        fail("not three starts: " + crash.told())
+    starts = crash.notes("from")  # the first lives may have made a checkpoint before they crashed
+    if not 3 <= len(starts) <= 6 or len(set(starts[-3:])) != 1:
+        fail("not three starts from one checkpoint, but %s: %s" % (starts, crash.told()))
     (pathlib.Path(slurm.folder) / "no-folder").touch()
     Job(slurm, "nothing", 10, options="--state %s/no-folder/x" % slurm.folder, time=60).wait_ended("FAILED", 79)
     trouble = Job(slurm, "trouble", 10, time=60, hold=True)

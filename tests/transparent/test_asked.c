@@ -25,32 +25,27 @@ static char folder[256], log_text[8192];
 static unsigned char data[65536];
 static int64_t version;
 
-uint64_t __real_vv_clock_ns(void);
-uint64_t __wrap_vv_clock_ns(void);
+/* Of the types of what they wrap, so that a change there is seen here. */
+__typeof__(vv_clock_ns) __real_vv_clock_ns, __wrap_vv_clock_ns;
 uint64_t __wrap_vv_clock_ns(void) {
     return __real_vv_clock_ns() + (uint64_t)moved;
 }
-uint64_t __real_vv_clock_wall_ns(void);
-uint64_t __wrap_vv_clock_wall_ns(void);
+__typeof__(vv_clock_wall_ns) __real_vv_clock_wall_ns, __wrap_vv_clock_wall_ns;
 uint64_t __wrap_vv_clock_wall_ns(void) {
     return __real_vv_clock_wall_ns() + (uint64_t)wall_moved;
 }
-int __real_vv_backend_remove(struct varve_backend *backend, const char *key);
-int __wrap_vv_backend_remove(struct varve_backend *backend, const char *key);
+__typeof__(vv_backend_remove) __real_vv_backend_remove, __wrap_vv_backend_remove;
 int __wrap_vv_backend_remove(struct varve_backend *backend, const char *key) {
     return cannot_remove && strstr(key, "/trigger") ? -EACCES : __real_vv_backend_remove(backend, key);
 }
-int __real_vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
-                             struct vv_hash128 *digest_out, struct varve_error *error);
+__typeof__(vv_leaders_commit) __real_vv_leaders_commit, __wrap_vv_leaders_commit;
 int __wrap_vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
-                             struct vv_hash128 *digest_out, struct varve_error *error);
-int __wrap_vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
-                             struct vv_hash128 *digest_out, struct varve_error *error) {
+                             struct vv_tally *tally, struct vv_hash128 *digest_out, struct varve_error *error) {
     while (commits_wait)
         usleep(1000);
     if (cannot_commit)
         return vv_error(error, -EIO, "the test says no");
-    return __real_vv_leaders_commit(job, attempt, map, digest_out, error);
+    return __real_vv_leaders_commit(job, attempt, map, tally, digest_out, error);
 }
 
 static void pass(double seconds) {
@@ -458,10 +453,72 @@ static struct varve_session *open_until(double seconds, const char *more) {
     return open_session(settings);
 }
 
+/* Nothing tells yet how long one takes, so the last one could come too late. */
+static void expect_first(struct varve_session *s) {
+    assert_int_equal(varve_need(s), 1);
+    assert_int_equal(varve_checkpoint(s, ++version), 0);
+    assert_int_equal(varve_wait(s), 0);
+    assert_int_equal(varve_need(s), 0);
+    assert_int_equal(varve_should_exit(s), 0);
+}
+
+/* The next life knows it from the checkpoint that comes back. */
+static void first_one_tells(void **unused) {
+    (void)unused;
+    for (int lives = 0; lives < 3; lives++) {
+        struct varve_session *s = open_until(1000, "");
+        if (lives == 0) {
+            expect_first(s);
+            data[0]++;
+            assert_int_equal(varve_checkpoint(s, ++version), 0);
+            assert_int_equal(varve_wait(s), 0);
+        } else
+            assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+        assert_int_equal(varve_need(s), 0);
+        pass(500);
+        assert_int_equal(varve_need(s), 1); /* 500 s between two questions, and 10 */
+        data[0]++;
+        assert_int_equal(varve_checkpoint(s, ++version), 0);
+        if (lives > 0) { /* what another run has told is measured first */
+            assert_int_equal(varve_should_exit(s), 0);
+            assert_int_equal(varve_wait(s), 0);
+            assert_int_equal(varve_need(s), 1);
+            data[0]++;
+            assert_int_equal(varve_checkpoint(s, ++version), 0);
+        }
+        assert_int_equal(varve_should_exit(s), 1);
+        assert_int_equal(varve_close(s), 0);
+    }
+}
+
+/* It has told nothing: another is due soon, and not at every question. */
+static void first_one_fails(void **unused) {
+    (void)unused;
+    for (int is_sync = 0; is_sync < 2; is_sync++) {
+        struct varve_session *s = open_until(1000, is_sync ? ",capture=sync" : "");
+        assert_int_equal(varve_need(s), 1);
+        cannot_commit = 1;
+        data[500]++;
+        assert_int_equal(varve_checkpoint(s, ++version), is_sync ? -EIO : 0);
+        if (!is_sync)
+            assert_int_equal(varve_wait(s), -EIO);
+        cannot_commit = 0;
+        assert_int_equal(varve_need(s), 0);
+        pass(50);
+        assert_int_equal(varve_need(s), 0);
+        pass(20);
+        expect_first(s);
+        pass(70);
+        assert_int_equal(varve_need(s), 0);
+        assert_int_equal(varve_close(s), 0);
+    }
+}
+
 static void leave_in_time(void **unused) {
     (void)unused;
     struct varve_session *s = open_until(1000, "");
     assert_true(fabs(varve_time_left(s) - 1000) < 5);
+    expect_first(s);
     double left = 1000;
     while (varve_need(s) == 0) {
         assert_int_equal(varve_should_exit(s), 0);
@@ -496,6 +553,7 @@ static void slurm_says_when(void **unused) {
 static void clocks_jump(void **unused) {
     (void)unused;
     struct varve_session *s = open_until(1000, "");
+    expect_first(s);
     wall_moved -= 5000 * SECOND;
     assert_true(fabs(varve_time_left(s) - 1000) < 5);
     assert_int_equal(varve_need(s), 0);
@@ -506,7 +564,7 @@ static void clocks_jump(void **unused) {
     wall_moved += 5000 * SECOND;
     assert_int_equal(varve_close(s), 0);
     s = open_until(1000, "");
-    assert_int_equal(varve_need(s), 0);
+    expect_first(s);
     wall_moved += 3000 * SECOND;
     assert_true(varve_time_left(s) < -1990);
     expect_one(s);
@@ -633,6 +691,30 @@ static void interval_by_itself(void **unused) {
     assert_int_equal(varve_close(s), 0);
 }
 
+/* The checkpoint that comes back tells what others have cost, so none is begun at once. */
+static void interval_after_a_restart(void **unused) {
+    (void)unused;
+    for (int way = 0; way < 3; way++) {
+        struct varve_session *s = open_session("interval=auto,mtbf=10000");
+        assert_int_equal(varve_checkpoint(s, ++version), 0);
+        assert_int_equal(varve_checkpoint(s, ++version), 0); /* it says what the one before has cost */
+        assert_int_equal(varve_close(s), 0);
+        s = open_session("interval=auto,mtbf=10000");
+        assert_int_equal(varve_need(s), 1); /* nothing is known yet */
+        pass(100);
+        if (way == 0)
+            assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+        else if (way == 1)
+            assert_int_equal(varve_continue(s, VARVE_LATEST, NULL), 0);
+        else
+            assert_int_equal(varve_restart_begin(s, VARVE_LATEST, NULL) || varve_restart_end(s), 0);
+        assert_int_equal(varve_need(s), 0);
+        pass(1e5);
+        assert_int_equal(varve_need(s), 1);
+        assert_int_equal(varve_close(s), 0);
+    }
+}
+
 static int setup(void **unused) {
     (void)unused;
     cannot_remove = cannot_commit = commits_wait = 0; /* the test before may have failed */
@@ -661,7 +743,8 @@ int main(void) {
         TEST(leave_in_time),       TEST(slurm_says_when),
         TEST(clocks_jump),         TEST(leave_only_when_durable),
         TEST(none_behind_another), TEST(failures_are_no_leave),
-        TEST(interval_by_itself),
+        TEST(interval_by_itself),  TEST(interval_after_a_restart),
+        TEST(first_one_tells),     TEST(first_one_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

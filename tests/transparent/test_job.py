@@ -6,6 +6,7 @@ were asked, and say what the test wants; slurm.py has the real ones."""
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,9 @@ echo "srun$options $SLURM_JOB_NUM_NODES" >>"$FOLDER/asked"
 echo $$ >"$FOLDER/pid"
 exec "$@" """,
     "scancel": """echo "scancel $*" >>"$FOLDER/asked"; s=${1#--signal=}; kill -$s $(cat "$FOLDER/pid")""",
-    "sinfo": """cat "$FOLDER/states" 2>/dev/null; exit 0""",
+    "sinfo": """echo asked >>"$FOLDER/sinfo-asked"
+[ "$(wc -l <"$FOLDER/sinfo-asked")" -gt ${SINFO_FAILS:-0} ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+cat "$FOLDER/states" 2>/dev/null; exit 0""",
     "squeue": "exit 0",
 }
 
@@ -83,10 +86,13 @@ class Job(unittest.TestCase):
         self.at(name).chmod(0o755)
         return str(self.at(name))
 
-    def job_that_asks_every(self, seconds):
+    def job_with(self, **seconds):
+        """The script with other times."""
         for name in ("varve-job.sh", "job-parts.sh"):
             text = pathlib.Path(JOB).with_name(name).read_text()
-            self.at(name).write_text(text.replace("AGAIN_SECONDS=30", f"AGAIN_SECONDS={seconds}"))
+            for variable, value in seconds.items():
+                text = re.sub(rf"^{variable}=\d+", f"{variable}={value}", text, flags=re.MULTILINE)
+            self.at(name).write_text(text)
         self.at("varve-job.sh").chmod(0o755)
         return str(self.at("varve-job.sh"))
 
@@ -125,6 +131,12 @@ class Job(unittest.TestCase):
         self.assertEqual(self.asked(), ["srun "])
         self.assertEqual(list(self.at(".").glob("ck-run.job*")), [])
         self.result(20)
+
+    def test_done_without_checkpoint(self):
+        """Perhaps the program's store is another one."""
+        job = subprocess.Popen([JOB, self.store, "run", "--", "true"], env=self.environment, stderr=subprocess.PIPE, text=True)
+        self.jobs.append(job)
+        self.assertIn("has no checkpoint of run: if it makes any, they are elsewhere", self.ends(job, DONE))
 
     def test_warned(self):
         job = self.running()
@@ -200,22 +212,26 @@ class Job(unittest.TestCase):
 
     def test_asked_again(self):
         """A program that does not leave is asked again, and one that has left is left alone."""
-        slow = self.script("slow", """trap 'echo asked >>"$FOLDER/told"' TERM
+        slow = self.script("slow", """trap 'date +%s.%N >>"$FOLDER/told"' TERM
 i=0
 while [ $i -lt 60 ]; do
     sleep 0.1 & wait
     i=$((i + 1))
-    [ $i -ne ${LEAVES:-100} ] || : >"$VARVE_EXIT_FILE"
+    [ $i -ne ${LEAVES:-100} ] || { : >"$VARVE_EXIT_FILE"; date +%s.%N >"$FOLDER/left"; }
 done""")
-        job = self.job_that_asks_every(2)
-        for leaves, least, most, code in (("100", 2, 4, DONE), ("15", 1, 1, QUEUED)):
+        job = self.job_with(AGAIN_SECONDS=2)
+        for leaves, code in (("100", DONE), ("15", QUEUED)):
             self.at("told").write_text("")
             told = self.start(launcher=(), program=slow, job=job, options=["--signal", "TERM"], LEAVES=leaves)
             time.sleep(0.5)
             told.send_signal(signal.SIGUSR1)
             self.ends(told, code)
-            count = len(self.at("told").read_text().splitlines())
-            self.assertTrue(least <= count <= most, count)
+            asked = [float(line) for line in self.at("told").read_text().splitlines()]
+            if code == QUEUED:
+                self.assertTrue(asked and asked[-1] < float(self.at("left").read_text()) + 1, asked)
+            else:
+                self.assertGreaterEqual(len(asked), 2)
+            self.assertTrue(all(later - one > 0.9 for one, later in zip(asked, asked[1:])), asked)  # whole seconds count
 
     def test_after_exit(self):
         job = self.running(options=["--after", "exit"])
@@ -262,6 +278,12 @@ done""")
         self.assertIn("given up", told)
         self.assertEqual(len(self.steps("from")), 3)
         self.assertEqual(list(self.at(".").glob("ck-run.job*")), [])
+
+    def test_gives_up_with_progress(self):
+        """Each life makes one more checkpoint, and crashes: not for ever."""
+        told = self.ends(self.start(steps=1000, CRASH_AFTER="2", VARVE_INTERVAL="given", options=["--restarts", "0"]), GAVE_UP)
+        self.assertIn("has crashed 5 times", told)
+        self.assertEqual(len(self.steps("from")), 5)
 
     def test_gives_up_in_later_lives(self):
         # Each life is warned before its program has begun, and makes no checkpoint.
@@ -338,6 +360,25 @@ esac""")
         told = self.ends(self.start(SLURM_JOB_NODELIST="n[0-2]", SLURM_JOB_NUM_NODES="3", options=["--nodes", "2"]), DONE)
         self.assertIn("nodes were lost: n1", told)
         self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1 2"])
+
+    def test_zero_and_no_word_of_nodes(self):
+        """Slurm does not answer: for a while, and then says that a node was lost; or for so long that the nodes are asked."""
+        self.at("states").write_text("n0 allocated\nn1 down*\nn2 allocated\n")
+        nodes = {"SLURM_JOB_NODELIST": "n[0-2]", "SLURM_JOB_NUM_NODES": "3", "options": ["--nodes", "2"],
+                 "job": self.job_with(NODES_TRIES=3, NODES_SECONDS=0)}
+        told = self.ends(self.start(SINFO_FAILS="2", **nodes), DONE)
+        self.assertIn("nodes were lost: n1", told)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n1 2"])
+        for name in ("asked", "states", "sinfo-asked"):
+            self.at(name).unlink()
+        told = self.ends(self.start(SINFO_FAILS="1000", **nodes), DONE)
+        self.assertIn("they are asked to start something", told)
+        self.assertEqual(self.asked(), ["srun 3"])
+        self.at("asked").unlink()
+        self.at("dead").write_text("n2\n")
+        told = self.ends(self.start(SINFO_FAILS="1000", **nodes), DONE)
+        self.assertIn("nodes were lost: n2", told)
+        self.assertEqual(self.asked(), ["srun 3", "srun --overlap --exclude=n2 2"])
 
 
 unittest.main(verbosity=2)

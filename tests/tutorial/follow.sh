@@ -4,7 +4,12 @@
 #     follow.sh [--cache TAR] [--keep] WORK    in a fresh Debian 12 below WORK, as a user who may use sudo; prints the minutes
 #                                              it took. Needs root, mmdebstrap and the package archive that the host uses.
 #                                              TAR: keep the base system there, or take it from there if it exists.
+#     follow.sh --packages FOLDER [--cache TAR] [--keep] WORK    the same with the .deb files of this folder and no sources. What they
+#                                              need is installed before, debian/tests runs, and the time counts from then on.
+#                                              Then they are purged, and must leave nothing.
 #     follow.sh --here BUILD WORK              what comes after the build, on this host, with this build
+#
+# With --readme before these, the five minutes of README.md in place of the tutorial, of its sources.
 #
 # Exit code 77: skipped, and it says why.
 set -euo pipefail
@@ -23,10 +28,11 @@ fail() {
     exit 1
 }
 
-# blocks FROM: the tutorial's sh blocks, from the first one that contains FROM on. Each says its number first.
+# blocks FROM [packages]: the tutorial's sh blocks, from the first one that contains FROM on. Each says its number first. Blocks that are
+# for packages are left out, unless they are asked for.
 blocks() {
-    awk -v from="$1" '
-        /^```sh$/ { inside = 1; text = ""; next }
+    awk -v from="$1" -v packages="${2:-}" '
+        /^```sh$/ || (packages && /^```sh packages$/) { inside = 1; text = ""; next }
         /^```$/ && inside {
             inside = 0
             number++
@@ -69,6 +75,14 @@ judge() {
     python3 "$source/tests/tutorial/shown.py" "$tutorial" "$work/told" || fail "the tutorial shows what is not printed"
 }
 
+judge_readme() {
+    promised '^first run$' "the counter had been there before"
+    promised '^restarted from step [1-9]' "the counter did not restart"
+    promised '^done after step 19999' "the counter did not end"
+    promised '^counter +19900 +2 ' "the newest checkpoint is not listed"
+    promised 'no damage found$' "the store is not whole"
+}
+
 # ---- on this host ----
 
 follow_here() {
@@ -88,6 +102,13 @@ follow_here() {
         export PATH="$work/bin:$PATH"
     fi
     (cd "$work/tree" && HOME=$work/home bash -e "$work/commands") 2>&1 | tee "$work/told" || fail "a command failed"
+}
+
+readme_here() {
+    mkdir -p "$work/tree" "$work/tmp"
+    ln -s "$(realpath "$build")" "$work/tree/build"
+    blocks "" | grep -v -e apt-get -e '^cmake' >"$work/commands"
+    (cd "$work/tree" && TMPDIR=$work/tmp bash -e "$work/commands") 2>&1 | tee "$work/told" || fail "a command failed"
 }
 
 # ---- in a fresh Debian ----
@@ -115,10 +136,10 @@ run_in_root() {
         mount -t proc proc "$root/proc"
         mount --rbind /dev "$root/dev"
         mount --rbind --make-rslave /sys "$root/sys"
-        exec chroot "$root" su - reader -c "cd varve && exec bash -e /tmp/commands"' - "$work/root"
+        exec chroot "$root" su - "$2" -c "cd $3 && exec bash -e /tmp/commands"' - "$work/root" "$1" "$2"
 }
 
-follow_fresh() {
+make_root() {
     [ "$(id -u)" -eq 0 ] || skip "making a fresh Debian needs root"
     command -v mmdebstrap >/dev/null || skip "mmdebstrap is missing"
     unshare --mount true 2>/dev/null || skip "mount namespaces are not allowed here"
@@ -129,29 +150,88 @@ follow_fresh() {
     echo "127.0.0.1 localhost $(hostname)" >"$work/root/etc/hosts"
     chroot "$work/root" useradd -m -s /bin/bash reader
     echo 'reader ALL=(ALL) NOPASSWD: ALL' >"$work/root/etc/sudoers.d/reader"
+}
+
+# in_root USER FOLDER: what is in /tmp/commands, as the reader does it; minutes tells how long it took.
+in_root() {
+    local start=$SECONDS
+    run_in_root "$1" "$2" < <([ -z "$readme" ] || yes) 2>&1 | tee "$work/told" || fail "a command failed"
+    minutes=$(awk -v s=$((SECONDS - start)) 'BEGIN { printf "%.1f", s / 60 }')
+}
+
+follow_fresh() {
+    make_root
     mkdir "$work/root/home/reader/varve"
     tar -C "$source" --exclude=.git --exclude='./build*' -cf - . | tar -xf - -C "$work/root/home/reader/varve"
     chroot "$work/root" chown -R reader: /home/reader
+    if [ -n "$readme" ]; then # its packages first; apt-get asks whether it may
+        { echo "sudo apt-get update" && blocks "" | grep apt-get; } >"$work/root/tmp/commands"
+        in_root reader varve
+    fi
     blocks "" >"$work/root/tmp/commands"
-    local start=$SECONDS
-    run_in_root </dev/null 2>&1 | tee "$work/told" || fail "a command failed"
-    minutes=$(awk -v s=$((SECONDS - start)) 'BEGIN { printf "%.1f", s / 60 }')
+    in_root reader varve
+    [ -z "$readme" ] || [ "${minutes%.*}" -lt 5 ] || fail "it took $minutes minutes, though nothing had to be downloaded"
+}
+
+# All files of the root but those that change anyway: what programs and apt write, and the homes.
+list_root() {
+    (cd "$work/root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./run -o -path ./home \
+        -o -path ./var/log -o -path ./var/cache -o -path ./var/lib/apt -o -path './var/lib/dpkg/*-old' \) -prune -o -print | sort)
+}
+
+# The commands of apt for this, as root; first is what the packages need, without them.
+as_root() {
+    printf '%s\n' 'export DEBIAN_FRONTEND=noninteractive' "$@" >"$work/root/tmp/commands"
+    in_root root /home/reader/packages >"$work/apt.log" || fail "apt failed: $(tail -n 5 "$work/apt.log")"
+}
+
+follow_packages() {
+    # shellcheck disable=SC2016 # for the shell in the root
+    local ours='$(dpkg-query -W -f "\${Package} \${source:Package}\n" | sed -n "s/ varve\$//p")'
+    make_root
+    mkdir "$work/root/home/reader/packages"
+    cp "$packages"/*.deb "$work/root/home/reader/packages"
+    blocks "varve=/usr" packages >"$work/commands"
+    local others
+    others=$(tr -d ',\n' <"$source/debian/tests/control" | sed 's/.*Depends: //; s/Restrictions.*//')
+    # Debian's autopkgtest would do the same: debian/tests/consumer.
+    mkdir -p "$work/root/home/reader/packages/tests/install"
+    cp -r "$source/tests/install/user" "$work/root/home/reader/packages/tests/install"
+    cp "$source/debian/tests/consumer" "$work/root/home/reader/packages"
+    as_root 'apt-get update' "$(sed -n 's/^sudo \(apt-get install.*\)/\1 .\/*.deb/p' "$work/commands") $others" ./consumer "dpkg --purge $ours"
+    echo "the consumer of debian/tests runs"
+    list_root >"$work/before"
+    cp "$work/commands" "$work/root/tmp/commands"
+    in_root reader packages
+    local took=$minutes
+    cp "$work/told" "$work/told.tutorial"
+    as_root 'apt-get install -y ./*.deb' "dpkg --purge $ours"
+    list_root >"$work/after"
+    mv "$work/told.tutorial" "$work/told"
+    minutes=$took
+    [ "${took%.*}" -lt 5 ] || fail "it took $took minutes, though nothing had to be downloaded"
+    diff "$work/before" "$work/after" || fail "the packages leave something behind"
+    echo "purged: nothing is left"
 }
 
 # ---- what is wanted ----
 
 build=
+readme=
+packages=
 base=
 keep=
 while [ $# -gt 1 ]; do
     case $1 in
     --here) build=$2 && shift 2 ;;
+    --readme) readme=1 tutorial=$source/README.md && shift ;;
+    --packages) packages=$(realpath "$2") && shift 2 ;;
     --cache) base=$2 && shift 2 ;;
     --keep) keep=1 && shift ;;
     *) break ;;
     esac
 done
-[ $# -eq 1 ] || { sed -n 's/^# \{0,1\}//; 4,8p' "$0"; exit 2; }
+[ $# -eq 1 ] || { sed -n 's/^# \{0,1\}//; 4,13p' "$0"; exit 2; }
 mkdir -p "$1"
 work=$(mktemp -d "$(realpath "$1")/tutorial.XXXXXX")
 clean_up() {
@@ -166,10 +246,18 @@ base=${base:-$work/base.tar}
 
 minutes=
 picture=
-if [ -n "$build" ]; then
+if [ -n "$build" ] && [ -n "$readme" ]; then
+    readme_here
+elif [ -n "$build" ]; then
     follow_here
+elif [ -n "$packages" ]; then
+    follow_packages
 else
     follow_fresh
 fi
-judge
-echo "the tutorial does what it says${minutes:+; from a fresh Debian it took $minutes minutes}$picture"
+if [ -n "$readme" ]; then
+    judge_readme
+else
+    judge
+fi
+echo "${tutorial##*/} does what it says${minutes:+; from a fresh Debian it took $minutes minutes}$picture"

@@ -121,13 +121,19 @@ static inline void wait_for_calls(struct world *world, int calls) {
     assert_true(atomic_load(&world->calls) >= calls);
 }
 
+/* TEST_PATIENCE: how many times slower than others this machine may be; an emulated one says 5. */
+static inline unsigned patience(void) {
+    const char *times = getenv("TEST_PATIENCE");
+    return times && atoi(times) > 0 ? (unsigned)atoi(times) : 1;
+}
+
 /* Run in a child, which must end within seconds; its wait status. */
 static inline int in_child(void (*fn)(void *arg), void *arg) {
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(30);
+        alarm(30 * patience());
         fn(arg);
         _exit(0);
     }

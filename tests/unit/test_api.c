@@ -134,6 +134,60 @@ static void chosen_regions_only(void **unused) {
     assert_int_equal(varve_close(s), 0);
 }
 
+struct heard {
+    int warnings;
+    char last[512];
+};
+
+static void hear_warnings(void *arg, int level, const char *line) {
+    struct heard *heard = arg;
+    heard->warnings += level == 1;
+    if (level == 1)
+        snprintf(heard->last, sizeof heard->last, "%s", line);
+}
+
+static void *decline(void *arg, const struct varve_region_info *region) {
+    (void)arg, (void)region;
+    return VARVE_NOT_WANTED;
+}
+static void release_nothing(void *arg, const char *region, void *ptr) {
+    (void)arg, (void)region, (void)ptr;
+}
+
+static void what_is_stored_and_not_protected_is_warned_of(void **unused) {
+    (void)unused;
+    static struct heard heard;
+    int a = 1, b = 2, c = 3;
+    const char *const only_a[] = {"a"};
+    const struct varve_allocator allocator = {sizeof allocator, decline, release_nothing, NULL};
+    struct varve_options options = {sizeof options, NULL, hear_warnings, &heard};
+    struct varve_session *s = open_session(NULL);
+    varve_protect(s, "a", &a, sizeof a);
+    varve_protect(s, "b", &b, sizeof b);
+    varve_protect(s, "c", &c, sizeof c);
+    varve_attribute(s, "unit", "kelvin"); /* a region of the library's own */
+    assert_int_equal(varve_checkpoint(s, 7), 0);
+    varve_close(s);
+    assert_int_equal(varve_open(URI, "api", &options, &s, NULL), 0);
+    varve_protect(s, "a", &a, sizeof a);
+    heard.warnings = 0;
+    assert_int_equal(varve_restart_regions(s, 7, only_a, 1, 0, NULL), 0); /* asked for by name */
+    assert_int_equal(varve_restart_alloc(s, 7, &allocator, NULL, NULL), 0);
+    assert_int_equal(heard.warnings, 0);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    assert_int_equal(heard.warnings, 1);
+    assert_non_null(strstr(heard.last, "version 7 has region b and 1 more, not protected here: not restored"));
+    varve_protect(s, "b", &b, sizeof b);
+    assert_int_equal(varve_restart_begin(s, VARVE_LATEST, NULL), 0);
+    assert_int_equal(varve_restart_end(s), 0);
+    assert_int_equal(heard.warnings, 2);
+    assert_non_null(strstr(heard.last, "version 7 has region c, not protected here"));
+    varve_protect(s, "c", &c, sizeof c);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    assert_int_equal(heard.warnings, 2);
+    varve_close(s);
+}
+
 struct list {
     char text[300000];
     uint64_t length;
@@ -241,7 +295,7 @@ static void statistics_have_names(void **unused) {
     assert_int_equal(stats.bytes_changed, 8192);
     assert_int_equal(stats.bytes_stored, 4096);
     assert_int_equal(varve_stats_each(s, hear_stat, &told), 0);
-    assert_int_equal(told.count, 69);
+    assert_int_equal(told.count, 75);
     assert_true(told.texts > 0 && told.texts < told.count);
     assert_true(told.stored == 4096);
     assert_int_equal(sizeof(struct of_table), sizeof(struct vv_details));
@@ -355,6 +409,11 @@ static int refuse_bytes(void *arg, uint64_t offset, const void *buffer, size_t s
     return 1;
 }
 
+static int refuse_access(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
+    (void)arg, (void)offset, (void)buffer, (void)size, (void)total;
+    return -EACCES;
+}
+
 static int count_loads(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
     (void)arg, (void)offset, (void)buffer, (void)size;
     assert_int_equal(total, 0);
@@ -371,8 +430,18 @@ static void a_failing_load_is_a_failure(void **unused) {
     varve_protect_callback(s, "list", &callbacks, &list);
     assert_int_equal(varve_checkpoint(s, 1), 0);
     assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), -EIO);
+    assert_string_equal(varve_session_error(s)->text, "region list: the program's load callback failed at byte 0 of 10,"
+                                                      " with 1; what is stored was not found damaged");
+    callbacks.load = refuse_access;
+    varve_protect_callback(s, "list", &callbacks, &list);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), -EACCES);
+    assert_non_null(strstr(varve_session_error(s)->text, "load callback failed at byte 0 of 10, with -13: Permission"));
+    callbacks.load = refuse_bytes;
+    varve_protect_callback(s, "list", &callbacks, &list);
     list.length = 0;
     assert_int_equal(varve_checkpoint(s, 2), 0);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), -EIO);
+    assert_non_null(strstr(varve_session_error(s)->text, "load callback failed at byte 0 of 0, with 1;"));
     callbacks.load = count_loads;
     varve_protect_callback(s, "list", &callbacks, &loads);
     assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
@@ -524,6 +593,7 @@ int main(void) {
         cmocka_unit_test_teardown(reject_offers_the_next_older, forget_store),
         cmocka_unit_test_teardown(mismatch_writes_nothing, forget_store),
         cmocka_unit_test_teardown(chosen_regions_only, forget_store),
+        cmocka_unit_test_teardown(what_is_stored_and_not_protected_is_warned_of, forget_store),
         cmocka_unit_test_teardown(callbacks_save_and_load, forget_store),
         cmocka_unit_test_teardown(statistics_have_names, forget_store),
         cmocka_unit_test_teardown(statistics_add_up, forget_store),

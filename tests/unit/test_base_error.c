@@ -39,6 +39,7 @@ static void test_numbers_never_change(void **state) {
     assert_int_equal(VARVE_UNSUPPORTED, -20010);
     assert_int_equal(VARVE_DISAGREED, -20011);
     assert_int_equal(VARVE_EARLIER_FAILED, -20012);
+    assert_int_equal(VARVE_KEY, -20013);
 }
 
 static void test_fill(void **state) {
@@ -87,6 +88,28 @@ static void test_long_text_is_cut(void **state) {
     assert_int_equal(strlen(error.text), sizeof error.text - 1);
 }
 
+static void test_store_is_named_once(void **state) {
+    (void)state;
+    struct varve_error error;
+    vv_error(&error, VARVE_KEY, "it is encrypted");
+    assert_int_equal(vv_error_store(&error, VARVE_KEY, "s3://bucket/a?endpoint=http://x"), VARVE_KEY);
+    assert_string_equal(error.text, "it is encrypted (store s3://bucket/a)");
+    assert_int_equal(vv_error_store(&error, VARVE_KEY, "s3://bucket/a"), VARVE_KEY);
+    assert_string_equal(error.text, "it is encrypted (store s3://bucket/a)");
+    vv_error(&error, -ENOTDIR, "/ck is not a folder");
+    vv_error_store(&error, -ENOTDIR, "file:///ck?retry=3");
+    assert_string_equal(error.text, "/ck is not a folder");
+    vv_error(&error, -EIO, "damaged");
+    vv_error_store(&error, -EIO, "a");
+    assert_string_equal(error.text, "damaged (store a)");
+    vv_error(&error, -EIO, "cannot");
+    vv_error_store(&error, -EIO, "a\nb");
+    assert_string_equal(error.text, "cannot (store a\\x0ab)");
+    assert_int_equal(vv_error_store(&error, 0, "elsewhere"), 0);
+    assert_null(strstr(error.text, "elsewhere"));
+    assert_int_equal(vv_error_store(NULL, -EIO, "elsewhere"), -EIO);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_and_texts),
@@ -96,6 +119,7 @@ int main(void) {
         cmocka_unit_test(test_default_keeps_the_deeper_cause),
         cmocka_unit_test(test_no_error_wanted),
         cmocka_unit_test(test_long_text_is_cut),
+        cmocka_unit_test(test_store_is_named_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "base/content_id.h"
+#include "base/hash_wide.h"
 #include "test.h"
 
 #include <errno.h>
@@ -27,6 +28,21 @@ static void test_pieces_equal_the_whole(void **state) {
             assert_true(vv_hash128_equal(vv_digest_end(digest), vv_digest(data, size)));
         }
     }
+}
+
+/* What this processor's widest vectors give is what those of all processors give. */
+static void test_all_widths_are_equal(void **state) {
+    static uint8_t data[70000];
+    const uint64_t seed = 0x9e3779b97f4a7c15u;
+    (void)state;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * i * 31 >> 5);
+    for (size_t size = 1; size < sizeof data; size += size < 1100 ? 1 : 4093)
+        for (size_t at = 0; at < 4 && at + size <= sizeof data; at++) {
+            assert_true(vv_sum64(data + at, size) == vv_hash_plain.sum64(data + at, size));
+            assert_true(vv_hash128_equal(vv_digest(data + at, size), vv_hash_plain.digest(data + at, size)));
+            assert_true(vv_hash128_equal(vv_id(seed, data + at, size), vv_hash_plain.id(seed, data + at, size)));
+        }
 }
 
 static void test_bytes_of_a_hash(void **state) {
@@ -58,6 +74,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_values),
         cmocka_unit_test(test_pieces_equal_the_whole),
+        cmocka_unit_test(test_all_widths_are_equal),
         cmocka_unit_test(test_bytes_of_a_hash),
         cmocka_unit_test(test_drop_and_no_memory),
     };

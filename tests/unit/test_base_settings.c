@@ -361,7 +361,8 @@ static void test_words_for_numbers(void **state) {
         {"memory", "auto", "0"},        {"interval_seconds", "off", "0"},
         {"interval_share", "off", "0"}, {"fine", "auto", "0"},
         {"fine", "off", "1"},           {"end_time", "auto", "0"},
-        {"end_time", "off", "1"},       {"queue", "auto", "0"},
+        {"end_time", "off", "1"},       {"tiers_keep", "all", "0"},
+        {"queue", "auto", "0"},
     };
     static struct vv_settings by_word;
     size_t words = 0;
@@ -413,6 +414,31 @@ static void test_tiers(void **state) {
     assert_int_equal(vv_setting_find("keep")->tier, VV_TIER_EVERYDAY);
     assert_int_equal(vv_setting_find("tracker")->tier, VV_TIER_ADVANCED);
     assert_int_equal(vv_setting_find("fine_method")->tier, VV_TIER_MEASURING);
+}
+
+/* Two lists with commas would be one: tiers has semicolons. */
+static void test_tiers_with_commas(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"tiers=a,",           "tiers=a,,b", "keep=3, tiers = a;b, c,threads=2",
+                                        "tiers=a,,threads=2", "tiers=a,\n", "tiers=a, # nothing"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(load(wrong[i]), VARVE_SETTING);
+        assert_non_null(strstr(error.text, "program: tiers has a stray comma"));
+    }
+    assert_int_equal(load("tiers=a;b,keep=3"), 0);
+    assert_string_equal(settings.tiers, "a;b");
+    assert_int_equal(load("tiers=a,\nkeep=3"), 0);
+    assert_int_equal(load("tiers_keep=3,"), 0);
+    static const char *const elsewhere[] = {"a,,b", "a,", ",a", "a,;b", "a;,b"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        setenv("VARVE_TIERS", elsewhere[i], 1);
+        assert_int_equal(load(NULL), VARVE_SETTING);
+        assert_string_equal(error.text,
+                            "tiers (from environment) has a stray comma: put a semicolon between addresses");
+    }
+    setenv("VARVE_TIERS", "a,b;c", 1); /* an address may have one */
+    assert_int_equal(load(NULL), 0);
+    unsetenv("VARVE_TIERS");
 }
 
 static void test_text_of_the_program(void **state) {
@@ -598,6 +624,7 @@ int main(void) {
         CLEAN(test_keep_all),
         CLEAN(test_words_for_numbers),
         CLEAN(test_tiers),
+        CLEAN(test_tiers_with_commas),
         CLEAN(test_text_of_the_program),
         CLEAN(test_order_of_the_sources),
         CLEAN(test_home_without_xdg),

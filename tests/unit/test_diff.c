@@ -1,5 +1,6 @@
 /* varve_store_compare: what is told of each region against a comparison byte by byte, in a line of checkpoints, between
  * names and between stores; what is read; runs of any size; regions in any order; callbacks; memory that runs out. */
+#include <inttypes.h>
 #include <math.h>
 #include <varve/varve_inspect.h>
 
@@ -712,6 +713,35 @@ static void memory_may_run_out(void **unused) {
     varve_store_close(store);
 }
 
+/* Arrays in the same blocks are compared as they come: no more memory is asked for than where shapes do not count. */
+static void equal_blocks_are_not_gathered(void **unused) {
+    enum { ARRAYS = 300 };
+    static double values[ARRAYS];
+    struct varve_array array = {.size = sizeof array, .type = VARVE_F64, .dims = 1, .dim = {{1, 0, 1}}};
+    struct varve_session *session = open_session(URI, "many", "");
+    uint64_t asked[2];
+    (void)unused;
+    for (int i = 0; i < ARRAYS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "array %d", i);
+        assert_ok(varve_protect_array(session, name, &values[i], &array));
+    }
+    save(session, 1);
+    save(session, 2);
+    assert_ok(varve_close(session));
+    struct varve_store *store = look_at(URI);
+    struct varve_which a = {"many", 0, 1}, b = {"many", 0, 2};
+    for (int is_quick = 0; is_quick < 2; is_quick++) {
+        struct varve_compare_options options = {.size = sizeof options, .is_quick = is_quick};
+        vv_alloc_fail_at(0);
+        assert_int_equal(varve_store_compare(store, &a, &b, &options, NULL, &failure), 0);
+        asked[is_quick] = vv_alloc_count();
+    }
+    printf("allocations: %" PRIu64 ", quick: %" PRIu64 "\n", asked[0], asked[1]);
+    assert_true(asked[0] < asked[1] + ARRAYS);
+    varve_store_close(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(all_is_found, forget_stores),
@@ -724,6 +754,7 @@ int main(void) {
         cmocka_unit_test_teardown(callbacks_can_stop, forget_stores),
         cmocka_unit_test_teardown(arguments_are_checked, forget_stores),
         cmocka_unit_test_teardown(memory_may_run_out, forget_stores),
+        cmocka_unit_test_teardown(equal_blocks_are_not_gathered, forget_stores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

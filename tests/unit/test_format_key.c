@@ -42,6 +42,7 @@ static void test_document_examples(void **state) {
                "n/heat2d/pin.fffffffeffffffffffffff9b");
     expect_key(&(struct vv_key){.kind = VV_KIND_CATALOGUE, .name = "heat2d"}, "n/heat2d/catalogue");
     expect_key(&(struct vv_key){.kind = VV_KIND_TRIGGER, .name = "heat2d"}, "n/heat2d/trigger");
+    expect_key(&(struct vv_key){.kind = VV_KIND_LOG, .name = "heat2d", .generation = 1}, "n/heat2d/log/00000001");
 }
 
 static void test_random_keys(void **state) {

@@ -1,7 +1,7 @@
 /* Small objects: random values there and back; every flipped byte, every truncation, every failed allocation. */
 #include "../format/random.h"
 #include "base/alloc.h"
-#include "format/object.h"
+#include "format/job_log_object.h"
 #include "test.h"
 
 #include <errno.h>
@@ -230,6 +230,22 @@ static void make_trigger(struct vv_buf *buf, const struct vv_key *key) {
     vv_trigger_encode(buf, key, store_id, &trigger);
 }
 
+static int again_job_log(const void *data, size_t size, const struct vv_key *key, const uint8_t *id,
+                         struct vv_buf *again, struct varve_error *error) {
+    const char *text;
+    size_t length;
+    int rc = vv_job_log_parse(data, size, key, id, &text, &length, error);
+    if (rc == 0)
+        vv_job_log_encode(again, key, store_id, text, length);
+    return rc;
+}
+
+static void make_job_log(struct vv_buf *buf, const struct vv_key *key) {
+    char text[512];
+    random_text(text, 0, sizeof text - 1);
+    vv_job_log_encode(buf, key, store_id, text, strlen(text));
+}
+
 static void make_catalogue(struct vv_buf *buf, const struct vv_key *key) {
     struct vv_catalogue_entry list[8];
     struct vv_catalogue catalogue = {.count = random_below(9), .list = list};
@@ -258,6 +274,7 @@ static const struct {
     {VV_KIND_PIN, make_pin, again_pin},
     {VV_KIND_PIN, make_tombstone, again_tombstone},
     {VV_KIND_TRIGGER, make_trigger, again_trigger},
+    {VV_KIND_LOG, make_job_log, again_job_log},
     {VV_KIND_CATALOGUE, make_catalogue, again_catalogue},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])

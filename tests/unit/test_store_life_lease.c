@@ -103,6 +103,38 @@ static void test_follow(void **state) {
     vv_store_close(store);
 }
 
+/* What the heartbeat thread does beside its beats takes longer than the time between two of them. */
+struct slow {
+    _Atomic int calls;
+    uint64_t end_ns, least_ns; /* between two calls: a beat, and what the thread has waited */
+};
+
+static void be_slow(void *arg) {
+    struct slow *slow = arg;
+    uint64_t now = vv_clock_ns();
+    if (slow->end_ns && now - slow->end_ns < slow->least_ns)
+        slow->least_ns = now - slow->end_ns;
+    vv_sleep_ms(1500);
+    slow->end_ns = vv_clock_ns();
+    slow->calls++;
+}
+
+static void test_slow_listener(void **state) {
+    (void)state;
+    struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
+    struct vv_lease *lease = NULL;
+    struct slow slow = {.least_ns = UINT64_MAX};
+    ok(take(store, 60, 0, &lease));
+    vv_lease_on_heartbeat(lease, be_slow, &slow);
+    for (int i = 0; i < 300 && slow.calls < 3; i++)
+        vv_sleep_ms(100);
+    vv_lease_on_heartbeat(lease, NULL, NULL);
+    assert_true(slow.calls >= 3);
+    assert_true(slow.least_ns < 900000000); /* else it has waited for a second, as after a call that took no time */
+    vv_lease_release(lease);
+    vv_store_close(store);
+}
+
 /* An abandoned lease of this very process has nobody to renew it. */
 static void test_abandoned(void **state) {
     (void)state;
@@ -489,6 +521,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_race),
         cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_slow_listener),
         cmocka_unit_test(test_abandoned),
         cmocka_unit_test(test_no_heartbeat),
         cmocka_unit_test(test_killed),

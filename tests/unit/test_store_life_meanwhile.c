@@ -74,6 +74,30 @@ static void damage_record(uint32_t generation, uint64_t version, int64_t offset)
     damage(other, text, offset);
 }
 
+/* ---- a writer beside those who give its attempt up ---- */
+
+/* They have seen its part, and not yet its pack: that comes when the part is gone. */
+static void test_late_pack(void **state) {
+    (void)state;
+    struct vv_attempt attempt = at(1, 10, 0);
+    struct pack_spec spec = {.writers = 2, .has_part = 1};
+    char part[VV_KEY_CAPACITY];
+    key_text(attempt, VV_KIND_PART, 0, 0, part);
+    ok(write_pack(other, attempt, &spec));
+    ok(vv_backend_remove(other->backend, part));
+    verify();
+    assert_non_null(strstr(told, "is missing, but its pack is there")); /* nobody has given it up yet */
+    assert_int_equal(vv_attempt_drop(other, NAME, &attempt, 2, &error), 0);
+    ok(write_pack(other, attempt, &spec));
+    ok(vv_backend_remove(other->backend, part));
+    verify();
+    assert_null(strstr(told, "is missing"));
+    assert_non_null(strstr(told, "was given up; prune removes it"));
+    end_session();
+    ok(prune(other, NULL));
+    assert_false(exists(other, attempt, VV_KIND_PACK));
+}
+
 /* ---- prune beside repair ---- */
 
 static int hits;
@@ -326,6 +350,7 @@ static void test_dependency_on_sibling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(test_late_pack),
         TEST(test_prune_before_claim),
         TEST(test_forgotten_meanwhile),
         TEST(test_damaged_beside_session),

@@ -15,6 +15,7 @@ struct scene {
     struct vv_store *stores[RANKS_MOST];
     uint64_t requests[RANKS_MOST]; /* in the commit */
     int codes[RANKS_MOST];
+    struct vv_tally tally; /* that rank 0 has */
 };
 
 static uint64_t gets_of(struct vv_store *store) {
@@ -35,8 +36,13 @@ static void commit(struct varve_comm *comm, void *arg) {
     struct vv_job job = {.name = NAME, .store = scene->stores[comm->rank], .comm = comm, .log = quiet};
     job.lease = comm->rank == 0 ? scene->lease : NULL;
     struct vv_writers_map map = {.writers = scene->writers, .writer_of = scene->is_by_node ? node_itself : NULL};
+    struct vv_tally tally = {.changed = vv_spread_of(100 + comm->rank, comm->rank), /* the last rank has most, */
+                             .took = vv_spread_of(1000 - comm->rank, comm->rank)};  /* and the first waits longest */
+    tally.sums[VV_TALLY_STORED] = comm->rank + 1;
     uint64_t before = gets_of(job.store);
-    scene->codes[comm->rank] = vv_leaders_commit(&job, &attempt, &map, &digest, &own);
+    scene->codes[comm->rank] = vv_leaders_commit(&job, &attempt, &map, &tally, &digest, &own);
+    if (comm->rank == 0)
+        scene->tally = tally;
     scene->requests[comm->rank] = gets_of(job.store) - before;
 }
 
@@ -69,6 +75,22 @@ static void end(struct scene *scene, uint32_t ranks) {
         vv_store_close(scene->stores[rank]);
 }
 
+/* What the ranks have done arrives with their votes, each once. */
+static void expect_tally(const struct scene *scene, uint64_t ranks) {
+    const struct vv_tally *tally = &scene->tally;
+    assert_int_equal(tally->sums[VV_TALLY_STORED], ranks * (ranks + 1) / 2);
+    assert_int_equal(tally->changed.sum, 100 * ranks + ranks * (ranks - 1) / 2);
+    assert_int_equal(tally->changed.least, 100);
+    assert_int_equal(tally->changed.most, 100 + ranks - 1);
+    assert_int_equal(tally->changed.most_rank, ranks - 1);
+    assert_int_equal(tally->took.least, 1000 - (ranks - 1));
+    assert_int_equal(tally->took.most, 1000);
+    assert_int_equal(tally->took.most_rank, 0);
+    assert_int_equal(tally->writers, scene->writers);
+    assert_true(tally->written.least > 0 && tally->written.least <= tally->written_median);
+    assert_true(tally->written_median <= tally->written.most);
+}
+
 static void expect_committed(struct scene *scene, uint32_t ranks) {
     struct vv_record record;
     for (uint32_t rank = 0; rank < ranks; rank++)
@@ -77,6 +99,7 @@ static void expect_committed(struct scene *scene, uint32_t ranks) {
     assert_int_equal(record.writers, scene->writers);
     vv_record_clear(&record);
     assert_whole(scene->stores[0]);
+    expect_tally(scene, ranks);
 }
 
 enum layout { UNKNOWN, ONE_NODE, IN_TURN, IN_BLOCKS, UNEVEN, LAYOUTS };

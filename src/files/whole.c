@@ -1,4 +1,4 @@
-#include "whole.h"
+#include "files/whole.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "files/plan.h"
-#include "terminal/progress.h"
 
 struct part {
     uint32_t rank;
@@ -17,6 +16,7 @@ struct checking {
     struct part *parts;
     size_t count, capacity;
     uint64_t done, total;
+    varve_progress_fn progress;
     int has_map;
 };
 
@@ -32,7 +32,7 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
     checking->count++;
     checking->has_map |= !strcmp(region->name, FILES_MAP_REGION);
     checking->total += region->bytes;
-    return progress_update(0, checking->total);
+    return checking->progress(NULL, 0, checking->total);
 }
 
 static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
@@ -40,11 +40,12 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
 
     (void)offset, (void)data, (void)total;
     checking->done += size;
-    return progress_update(checking->done, checking->total);
+    return checking->progress(NULL, checking->done, checking->total);
 }
 
-int whole_check(struct varve_store *store, const struct varve_which *which, struct varve_error *error) {
-    struct checking checking = {0};
+int whole_check(struct varve_store *store, const struct varve_which *which, varve_progress_fn progress,
+                struct varve_error *error) {
+    struct checking checking = {.progress = progress};
     struct varve_checkpoint_detail detail;
 
     int rc = varve_store_show(store, which, &detail, on_region, &checking, error);

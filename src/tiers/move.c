@@ -1,0 +1,84 @@
+/* One checkpoint to one tier: the stores are opened when the first one comes, and again after they could not be. */
+#include <errno.h>
+
+#include "storage/storage.h"
+#include "tiers/tiers_private.h"
+
+int vv_tier_open_store(struct vv_tiers *tiers, const char *address, struct vv_store **out, struct varve_error *error) {
+    struct varve_backend *backend = NULL;
+    struct vv_backend_options options = {
+        .direct = tiers->settings.direct,
+        .mode = tiers->settings.mode,
+        .owner = tiers->settings.owner,
+        .purpose = VV_FOR_READING,
+        .key = tiers->settings.key,
+        .log = tiers->log,
+    };
+    int rc = vv_backend_open(address, &options, &backend, error);
+    if (rc == 0)
+        rc = vv_store_open(backend, VV_STORE_READ, tiers->log, out, error);
+    return vv_error_store(error, rc, address);
+}
+
+static void close_stores(struct vv_tier *tier) {
+    vv_store_close(tier->from);
+    vv_store_close(tier->to);
+    tier->from = tier->to = NULL;
+}
+
+/* What is read and written here is apart from what the session has open. */
+static int open_stores(struct vv_tier *tier, struct varve_error *error) {
+    struct vv_tiers *all = tier->all;
+    int rc = tier->pool ? 0 : vv_pool_create(1, 2, &all->where, &tier->pool);
+    if (rc < 0)
+        return vv_error_sys(error, rc, "cannot start a thread that reads");
+    if (!tier->from)
+        rc = vv_tier_open_store(all, all->address, &tier->from, error);
+    if (rc == 0 && !tier->to) {
+        struct vv_copy_place place = {.from = tier->from,
+                                      .from_address = all->address,
+                                      .address = tier->address,
+                                      .settings = &all->settings,
+                                      .log = all->log};
+        rc = vv_copy_open(&place, &tier->to, error);
+    }
+    return rc;
+}
+
+static int shall_stop(void *arg, uint64_t done, uint64_t total) {
+    struct vv_tiers *tiers = arg;
+    (void)done, (void)total;
+    pthread_mutex_lock(&tiers->lock);
+    int is_ended = tiers->is_ended;
+    pthread_mutex_unlock(&tiers->lock);
+    return is_ended;
+}
+
+int vv_tier_move(struct vv_tier *tier, const struct vv_attempt *attempt, struct vv_copy_result *result,
+                 struct varve_error *error) {
+    struct vv_tiers *all = tier->all;
+    *result = (struct vv_copy_result){.version = attempt->version};
+    int rc = open_stores(tier, error);
+    if (rc < 0)
+        return rc;
+    struct vv_copy_source from = {tier->from, all->name, attempt->generation, attempt->version};
+    struct vv_copy_options options = {
+        .settings = &all->settings,
+        .pool = tier->pool,
+        .may_go_back = 1,
+        .takeover_seconds = (uint32_t)all->settings.takeover_seconds,
+        .keep = (uint32_t)all->settings.tiers_keep,
+        .progress = shall_stop,
+        .arg = all,
+    };
+    rc = vv_copy(&from, tier->to, all->name, &options, result, error);
+    if (rc == -ESTALE || rc == -ENOTCONN) /* what was mounted anew is found only by its address */
+        close_stores(tier);
+    return rc;
+}
+
+void vv_tier_clear(struct vv_tier *tier) {
+    close_stores(tier);
+    vv_pool_destroy(tier->pool);
+    tier->pool = NULL;
+}

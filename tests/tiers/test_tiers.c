@@ -1,0 +1,712 @@
+/* Checkpoints move on to further stores and come back from there; what is slow, fails or is missing is told. */
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "copy/copy_private.h"
+#include "lifecycle/commit.h"
+#include "storage/storage.h"
+#include "tiered.h"
+#include "tiers/tiers.h"
+
+static double now(void) {
+    return (double)vv_clock_ns() * 1e-9;
+}
+
+static void close_well(struct varve_session *session) {
+    assert_int_equal(varve_close(session), 0);
+}
+
+static struct vv_details details(struct varve_session *session) {
+    struct vv_details all;
+    assert_int_equal(vv_details_get(session, &all), 0);
+    return all;
+}
+
+/* ---- the mover ---- */
+
+static struct vv_log hearing = {.level = VV_LOG_INFO, .rank = -1, .fn = tiered_hear};
+
+static struct vv_store *open_first(void) {
+    struct varve_backend *backend;
+    struct vv_store *store;
+    struct varve_error error = {.text = ""};
+    assert_int_equal(vv_backend_open(first, NULL, &backend, &error), 0);
+    assert_int_equal(vv_store_open(backend, VV_STORE_READ, &hearing, &store, &error), 0);
+    return store;
+}
+
+static struct vv_tiers *open_tiers(const char *settings) {
+    struct vv_settings taken;
+    struct varve_error error = {.text = ""};
+    struct vv_tiers *tiers = NULL;
+    heard[0] = '\0';
+    vv_settings_init(&taken);
+    assert_int_equal(vv_settings_set_text(&taken, settings, "test", &error), 0);
+    struct vv_tiers_options options = {first, "job", &taken, &hearing};
+    assert_int_equal(vv_tiers_open(&options, &tiers, &error), 0);
+    assert_non_null(tiers);
+    return tiers;
+}
+
+static int take_generation(void *arg, uint32_t generation, uint64_t version) {
+    (void)version;
+    *(uint32_t *)arg = generation;
+    return 0;
+}
+
+static void add_all(struct vv_tiers *tiers, struct vv_store *store, int from, int to) {
+    uint32_t generation = 0;
+    assert_int_equal(vv_records_list(store, "job", take_generation, &generation, NULL), 0);
+    for (int i = from; i <= to; i++)
+        vv_tiers_add(tiers, &(struct vv_attempt){.generation = generation, .version = (uint64_t)i});
+}
+
+static void make_first(int count) {
+    struct varve_session *session = tiered_open("log=error,keep=all");
+    for (int i = 0; i < count; i++)
+        tiered_save(session, i);
+    close_well(session);
+}
+
+/* More come than may wait: the oldest are passed over, the others arrive in their order. */
+static void test_queue(void **state) {
+    struct varve_error error = {.text = ""};
+    struct vv_tiers_counts counts;
+    struct vv_attempt spared[8];
+    char settings[256];
+    (void)state;
+    make_first(6);
+    snprintf(settings, sizeof settings, "tiers=%s,tiers_waiting=2", second);
+    struct vv_tiers *tiers = open_tiers(settings);
+    struct vv_store *store = open_first();
+    add_all(tiers, store, 0, 5);
+    assert_int_equal(vv_tiers_spared(tiers, spared, 8), 2);
+    assert_true(spared[0].version == 4 && spared[1].version == 5);
+    assert_false(vv_tiers_is_settled(tiers, 2));
+    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_wait(tiers, 2, &error), 0);
+    assert_true(vv_tiers_is_settled(tiers, 2));
+    assert_int_equal(vv_tiers_spared(tiers, spared, 8), 0);
+    vv_tiers_count(tiers, &counts);
+    assert_int_equal(counts.moved, 2);
+    assert_int_equal(counts.passed, 4);
+    assert_int_equal(counts.failed, 0);
+    assert_true(counts.bytes >= 2 * TIERED_BYTES);
+    vv_tiers_close(tiers);
+    assert_non_null(strstr(heard, "cannot keep up: version 0 of job is passed over"));
+    assert_true(strstr(heard, "version 4 of job is in tier 2") < strstr(heard, "version 5 of job is in tier 2"));
+    assert_null(strstr(heard, "varve flush"));
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(tiered_has(second, i, i), i >= 4);
+    vv_store_close(store);
+    tiered_clear();
+}
+
+/* What is not there when the time is over is told with the command that brings it there. */
+static void test_left(void **state) {
+    struct varve_error error = {.text = ""};
+    char settings[256];
+    (void)state;
+    make_first(2);
+    snprintf(settings, sizeof settings, TIERED_ALWAYS "tiers=%s?limit=1MB,tiers_seconds=0", second);
+    struct vv_tiers *tiers = open_tiers(settings);
+    struct vv_store *store = open_first();
+    assert_int_equal(vv_tiers_start(tiers, store, &error), 0); /* the newest is lacking */
+    double begin = now();
+    vv_sleep_ms(300); /* it is under way */
+    vv_tiers_close(tiers);
+    assert_true(now() - begin < 8); /* a window of 32 MiB is written to its end */
+    assert_non_null(strstr(heard, "version 1 of job is not in tier 2"));
+    assert_non_null(strstr(heard, "varve flush '"));
+    assert_false(tiered_has(second, 1, 1));
+    vv_store_close(store);
+    tiered_clear();
+}
+
+/* ---- sessions ---- */
+
+static void test_ranks(void **state) {
+    char settings[256];
+    (void)state;
+    snprintf(settings, sizeof settings, "log=error,tiers=%s?limit=8MB", second); /* rank 0 is late at the end */
+    copied_make(first, settings, 2);
+    copied_check(first, second, "job", 1, "late");
+    tiered_clear();
+    snprintf(settings, sizeof settings, "log=error,keep=3,tiers=%s,durable=2", second);
+    copied_make(first, settings, 4);
+    for (int i = 0; i < 4; i++)
+        copied_check(i ? first : second, second, "job", i, "moved"); /* keep=3: version 0 is only in the second */
+    assert_int_equal(copied_count(first, "job", "first"), 3);
+    assert_int_equal(copied_count(second, "job", "second"), 4);
+    tiered_clear();
+}
+
+/* Rank 0 knows that the tier has failed; all ranks are told the same, and the checkpoint is in the first store. */
+static void failing_rank(struct varve_comm *comm, void *arg) {
+    static struct copied_memory memory_of_rank;
+    struct varve_session *session = copied_open(comm, first, arg, &memory_of_rank);
+    copied_change(&memory_of_rank, comm->rank, 0);
+    if (varve_checkpoint(session, 0) != 0)
+        group_fail(comm, "checkpoint: %s", varve_session_error(session)->text);
+    int rc, tests = 0;
+    while ((rc = varve_test(session)) == 0 && tests++ < 10000)
+        vv_sleep_ms(1);
+    const struct varve_error *error = varve_session_error(session);
+    if (rc != -EIO || error->rank != 0 || !strstr(error->text, "tier 2"))
+        group_fail(comm, "test says %d, rank %d: %s", rc, error->rank, error->text);
+    if (varve_wait(session) != -EIO || !strstr(varve_session_error(session)->text, "tier 2"))
+        group_fail(comm, "wait says: %s", varve_session_error(session)->text);
+    varve_close(session);
+}
+
+static void test_ranks_fail(void **state) {
+    char settings[256];
+    (void)state;
+    snprintf(settings, sizeof settings, "log=error,tiers=%s?fault=fail-from:30:EIO,durable=2,tiers_seconds=5", second);
+    group_must_run(COPIED_RANKS, failing_rank, settings, NULL, "failing");
+    assert_int_equal(copied_count(first, "job", "failing"), 1);
+    assert_int_equal(copied_count(second, "job", "failing"), 0);
+    tiered_clear();
+}
+
+/* Rank 0 copies back what the first store has lost; all ranks restart from it. */
+static void test_lost(void **state) {
+    char settings[256];
+    (void)state;
+    snprintf(settings, sizeof settings, "log=error,tiers=%s,durable=2", second);
+    copied_make(first, settings, 3);
+    folder_remove(first);
+    struct tiered_job job = {settings, 2, 1};
+    group_must_run(COPIED_RANKS, tiered_rank, &job, NULL, "lost");
+    copied_check(first, second, "job", 2, "came back");
+    copied_check(first, second, "job", 3, "went on");
+    tiered_clear();
+}
+
+/* All is in the first store: nothing is copied back, and what the tier lacks or has lost moves on. */
+static void test_behind(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    session = tiered_open("log=error");
+    tiered_save(session, 2);
+    close_well(session);
+    assert_false(tiered_has(second, 2, 2));
+    session = tiered_open("log=info,tiers=%s", second);
+    tiered_restart(session, 2, 2);
+    assert_int_equal(details(session).tiers_back, 0);
+    close_well(session);
+    assert_true(tiered_has(second, 2, 2));
+    session = tiered_open("log=info,tiers=%s", second); /* and once more: nothing moves */
+    close_well(session);
+    assert_null(strstr(heard, "is in tier 2"));
+    tiered_lose_second();
+    session = tiered_open("tiers=%s", second);
+    close_well(session);
+    assert_true(tiered_has(second, 2, 2));
+    tiered_clear();
+}
+
+/* A tier that has lost its own, or was never there, is no reason to stop; but what nobody can tell is no first run. */
+static void test_cannot_tell(void **state) {
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    char settings[256];
+    (void)state;
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    snprintf(settings, sizeof settings, "tiers=%s?fault=fail-from:1:EIO,tiers_seconds=1", second);
+    session = tiered_open("%s", settings);
+    tiered_restart(session, 1, 1);
+    assert_non_null(strstr(heard, "tier 2"));
+    varve_close(session);
+    folder_remove(first);
+    assert_true(tiered_try_open(settings, &session, &error) < 0);
+    if (!strstr(error.text, "tier 2") || !strstr(error.text, "no checkpoint of job"))
+        fail_msg("%s", error.text);
+    session = tiered_open("tiers=%s", second);
+    tiered_restart(session, 1, 1);
+    close_well(session);
+    tiered_clear();
+}
+
+/* The path of a tier that is not mounted is no empty tier. */
+static void test_not_mounted(void **state) {
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    char settings[256];
+    (void)state;
+    snprintf(settings, sizeof settings, "tiers=%s/absent/store,tiers_seconds=1", folder);
+    assert_int_equal(tiered_try_open(settings, &session, &error), VARVE_NO_STORE);
+    if (!strstr(error.text, "tier 2") || !strstr(error.text, "no checkpoint of job"))
+        fail_msg("%s", error.text);
+    session = tiered_open("log=error");
+    tiered_save(session, 1);
+    close_well(session);
+    session = tiered_open("%s", settings);
+    tiered_restart(session, 1, 1);
+    varve_close(session);
+    tiered_clear();
+}
+
+/* A job that goes back to an older checkpoint makes its versions again. The tier takes them as they come. */
+static void test_goes_back(void **state) {
+    int64_t version;
+    (void)state;
+    struct varve_session *session = tiered_open("keep=all,tiers=%s,durable=2", second);
+    for (int i = 1; i <= 3; i++)
+        tiered_save(session, i);
+    assert_int_equal(varve_restart(session, 1, &version), 0);
+    tiered_fill(memory, sizeof memory, 12);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    if (varve_wait(session) != 0)
+        fail_msg("%s", varve_session_error(session)->text);
+    close_well(session);
+    assert_true(tiered_has(second, 2, 12));
+    folder_remove(first);
+    session = tiered_open("keep=all,tiers=%s", second);
+    tiered_restart(session, 2, 12);
+    close_well(session);
+    tiered_clear();
+}
+
+static void forget_in_first(int version) {
+    struct varve_which which = {.name = "job", .version = version};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_forget(tool, &which, &error), 0);
+    varve_store_close(tool);
+}
+
+/* Version 1 is in both stores, 10 only in the first one, which then is away; the job goes on from the tier, with 5. */
+static void make_two_lines(const char *away) {
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    session = tiered_open("log=error");
+    tiered_save(session, 10);
+    close_well(session);
+    assert_int_equal(rename(first, away), 0);
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_restart(session, 1, 1);
+    tiered_save(session, 5);
+    close_well(session);
+    folder_remove(first);
+    assert_int_equal(rename(away, first), 0);
+}
+
+/* The tier could not be read as the session was opened, and can be now. */
+static void move_to_other_line(const char *settings) {
+    struct varve_error error = {.text = ""};
+    struct vv_tiers_counts counts;
+    struct vv_tiers *tiers = open_tiers(settings);
+    struct vv_store *store = open_first();
+    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_wait(tiers, 2, &error), VARVE_MISMATCH);
+    vv_tiers_count(tiers, &counts);
+    assert_int_equal(counts.moved, 0);
+    vv_tiers_close(tiers);
+    vv_store_close(store);
+}
+
+/* A job went on elsewhere, with lower versions. What it has reported stays, and its user says which line goes on. */
+static void test_two_lines(void **state) {
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    char settings[256], away[100];
+    (void)state;
+    snprintf(away, sizeof away, "%s/away", folder);
+    snprintf(settings, sizeof settings, "tiers=%s,tiers_keep=1", second);
+    make_two_lines(away);
+    assert_int_equal(tiered_try_open(settings, &session, &error), VARVE_MISMATCH);
+    if (!strstr(error.text, "has job@5, saved later than @10") || !strstr(error.text, "varve forget"))
+        fail_msg("%s", error.text);
+    move_to_other_line(settings);
+    assert_true(tiered_has(second, 5, 5));
+    forget_in_first(10);
+    session = tiered_open("%s", settings);
+    tiered_restart(session, 5, 5);
+    close_well(session);
+    tiered_clear();
+}
+
+/* Addresses are meant as they were when the session was opened. */
+static void test_other_folder(void **state) {
+    char here[512];
+    (void)state;
+    if (strstr(second, "://"))
+        skip();
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", strrchr(second, '/') + 1);
+    assert_int_equal(chdir(here), 0);
+    tiered_save(session, 1);
+    close_well(session);
+    assert_true(tiered_has(second, 1, 1));
+    folder_remove(first);
+    session = tiered_open("tiers=%s", second);
+    tiered_restart(session, 1, 1);
+    close_well(session);
+    tiered_clear();
+}
+
+/* ---- slow ---- */
+
+/* 4 MB at 2 MB/s twice, since it is read back: six checkpoints that waited for that would take 20 seconds. */
+static void test_slow(void **state) {
+    (void)state;
+    struct varve_session *session =
+        tiered_open(TIERED_ALWAYS "keep=2,tiers=%s?limit=2MB,tiers_waiting=1,tiers_seconds=100", second);
+    double begin = now();
+    for (int i = 0; i < 6; i++)
+        tiered_save(session, i);
+    double took = now() - begin;
+    if (took > 8)
+        fail_msg("six checkpoints took %.1f s", took);
+    assert_in_range(details(session).tiers_passed, 1, 4);
+    close_well(session);
+    assert_non_null(strstr(heard, "cannot keep up"));
+    assert_null(strstr(heard, "did not get to")); /* keep=2 leaves what is being copied alone */
+    assert_true(tiered_has(second, 0, 0));
+    assert_true(tiered_has(second, 5, 5));
+    tiered_clear();
+}
+
+static void test_durable(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s?limit=4MB,durable=2", second);
+    tiered_fill(memory, sizeof memory, 1);
+    double begin = now();
+    assert_int_equal(varve_checkpoint(session, 1), 0);
+    assert_int_equal(varve_test(session), 0);
+    assert_int_equal(varve_wait(session), 0);
+    assert_true(now() - begin > 0.5);
+    assert_true(tiered_has(second, 1, 1));
+    assert_int_equal(varve_test(session), 1);
+    assert_int_equal(varve_wait(session), 0);
+    close_well(session);
+    tiered_clear();
+}
+
+/* ---- failing ---- */
+
+/* One operation of the tier fails. Either the copy can do without, or it is told, and the next one arrives. */
+static void test_fails(void **state) {
+    int failed = 0;
+    (void)state;
+    for (int step = 12; step < 120; step += 9) {
+        struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s?fault=fail:%d:EIO,durable=2", second, step);
+        tiered_fill(memory, sizeof memory, 1);
+        assert_int_equal(varve_checkpoint(session, 1), 0);
+        int rc = varve_wait(session);
+        assert_true(rc == 0 ? tiered_has(second, 1, 1) : rc == -EIO);
+        if (rc != 0 && (!strstr(varve_session_error(session)->text, "tier 2") ||
+                        !strstr(heard, "version 1 of job did not get to tier 2")))
+            fail_msg("%s", varve_session_error(session)->text);
+        assert_int_equal(varve_wait(session), rc);
+        assert_true(tiered_has(first, 1, 1));
+        failed += rc != 0;
+        assert_int_equal(details(session).tiers_failed, rc != 0);
+        tiered_save(session, 2);
+        assert_true(tiered_has(second, 2, 2));
+        close_well(session);
+        tiered_clear();
+    }
+    assert_true(failed > 2);
+}
+
+/* At the end the last one is tried once more. */
+static void test_again(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s?fault=fail:40:EIO", second);
+    tiered_save(session, 1);
+    close_well(session);
+    assert_non_null(strstr(heard, "version 1 of job did not get to tier 2"));
+    assert_true(tiered_has(second, 1, 1));
+    tiered_clear();
+}
+
+/* ---- damage ---- */
+
+static void damage(int version) {
+    char pattern[200];
+    glob_t packs;
+    snprintf(pattern, sizeof pattern, "%s/n/job/data/*/*%d/*/0000000?", first, version);
+    assert_int_equal(glob(pattern, 0, NULL, &packs), 0);
+    for (size_t i = 0; i < packs.gl_pathc; i++) {
+        int fd = open(packs.gl_pathv[i], O_WRONLY);
+        assert_true(fd >= 0 && pwrite(fd, "damage", 6, 100000) == 6);
+        close(fd);
+    }
+    globfree(&packs);
+}
+
+/* It is told which tier has it, and what to do; done so, it comes back. */
+static void test_damaged(void **state) {
+    struct varve_which which = {.name = "job", .version = 2};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    int64_t version;
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2,codec=none", second);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    close_well(session);
+    damage(2);
+    session = tiered_open("tiers=%s", second);
+    tiered_restart(session, 1, 1);
+    if (!strstr(heard, "tier 2") || !strstr(heard, "' 'job@2:1'`"))
+        fail_msg("%s", heard);
+    close_well(session);
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_forget(tool, &which, &error), 0);
+    varve_store_close(tool);
+    session = tiered_open("tiers=%s", second);
+    assert_int_equal(details(session).tiers_back, 1);
+    tiered_restart(session, 2, 2);
+    close_well(session);
+    tiered_clear();
+    session = tiered_open("tiers=%s,durable=2,codec=none", second);
+    tiered_save(session, 1);
+    close_well(session);
+    damage(1);
+    session = tiered_open("tiers=%s", second);
+    assert_int_equal(varve_restart(session, VARVE_LATEST, &version), VARVE_CORRUPT);
+    if (!strstr(varve_session_error(session)->text, "tier 2") || !strstr(varve_session_error(session)->text, "job@1:1"))
+        fail_msg("%s", varve_session_error(session)->text);
+    varve_close(session);
+    tiered_clear();
+}
+
+/* Three tiers: one that fails does not hold up the other, and damage in one is passed by. */
+static void test_three(void **state) {
+    char third[96];
+    (void)state;
+    snprintf(third, sizeof third, "%s/third", folder);
+    struct varve_session *session =
+        tiered_open("tiers=%s?fault=fail-from:60:EIO;%s,durable=3,tiers_seconds=1", second, third);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    varve_close(session);
+    assert_true(tiered_has(third, 2, 2));
+    folder_remove(first);
+    session = tiered_open("tiers=%s;%s", second, third);
+    tiered_restart(session, 2, 2);
+    close_well(session);
+    assert_true(tiered_has(second, 2, 2));
+    folder_remove(first); /* what comes back may be older than what cannot be read */
+    session = tiered_open("tiers=%s?fault=fail-from:1:EIO;%s,tiers_seconds=1", second, third);
+    tiered_restart(session, 2, 2);
+    assert_non_null(strstr(heard, "could not be read, and may have newer checkpoints of job"));
+    varve_close(session);
+    folder_remove(third);
+    tiered_clear();
+}
+
+static void test_keeps(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2,tiers_keep=2", second);
+    for (int i = 0; i < 5; i++)
+        tiered_save(session, i);
+    close_well(session);
+    assert_int_equal(copied_count(second, "job", "kept"), 2);
+    assert_true(tiered_has(second, 4, 4) && tiered_has(second, 3, 3));
+    tiered_clear();
+}
+
+static void refuse(const char *settings, int code, const char *word) {
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    assert_int_equal(tiered_try_open(settings, &session, &error), code);
+    if (!strstr(error.text, word))
+        fail_msg("%s: %s", settings, error.text);
+    tiered_clear();
+}
+
+static void test_refused(void **state) {
+    char settings[256];
+    (void)state;
+    refuse("durable=2", VARVE_SETTING, "durable (2");
+    refuse("tiers=a;;b", VARVE_SETTING, "none of them empty");
+    refuse("tiers=a;", VARVE_SETTING, "none of them empty");
+    refuse("tiers=a;b;c;d;e;f;g;h", VARVE_SETTING, "at most 7");
+    snprintf(settings, sizeof settings, "storage=local,tiers=%s", second);
+    refuse(settings, VARVE_UNSUPPORTED, "shared storage");
+}
+
+/* ---- the end of the job ---- */
+
+/* The checkpoint for it did not get to the tier: another one is wanted, and the job ends with that. */
+static void test_asked_to_end(void **state) {
+    (void)state;
+    struct varve_session *session =
+        tiered_open(TIERED_ALWAYS "tiers=%s?fault=fail:40:EIO,durable=2,interval=asked,exit_signal=USR1", second);
+    assert_int_equal(varve_need(session), 0);
+    raise(SIGUSR1);
+    assert_int_equal(varve_need(session), 1);
+    assert_int_equal(varve_checkpoint(session, 1), 0);
+    assert_int_equal(varve_should_exit(session), 0);
+    assert_non_null(strstr(heard, "version 1 of job did not get to tier 2"));
+    assert_int_equal(varve_need(session), 1);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    assert_int_equal(varve_should_exit(session), 1);
+    assert_int_equal(varve_need(session), 0);
+    close_well(session);
+    tiered_clear();
+}
+
+/* With durable=2 it waits for the tier as well, but no longer than is set. */
+static void test_close_late(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s?limit=1MB,durable=2,tiers_seconds=1", second);
+    tiered_fill(memory, sizeof memory, 1);
+    assert_int_equal(varve_checkpoint(session, 1), 0);
+    assert_int_equal(varve_close(session), -ETIMEDOUT);
+    assert_non_null(strstr(heard, "version 1 of job is not in tier 2"));
+    assert_non_null(strstr(heard, "varve flush '"));
+    assert_true(tiered_has(first, 1, 1));
+    assert_false(tiered_has(second, 1, 1));
+    tiered_clear();
+}
+
+/* A server of S3 that hangs in the middle of a move (S3_SERVER is its process): varve_close waits for two requests more
+ * than is set, each for its patience and one timeout. */
+static void test_close_hangs(void **state) {
+    const char *server = getenv("S3_SERVER");
+    (void)state;
+    if (!server)
+        skip();
+    struct varve_session *session =
+        tiered_open(TIERED_ALWAYS "tiers=%s?timeout=1s&patience=2s&limit=1MB,tiers_seconds=1", second);
+    tiered_save(session, 1);
+    vv_sleep_ms(1500); /* it is under way */
+    assert_int_equal(kill((pid_t)atoi(server), SIGSTOP), 0);
+    double begin = now();
+    int rc = varve_close(session);
+    double took = now() - begin;
+    kill((pid_t)atoi(server), SIGCONT);
+    print_message("varve_close took %.1f s\n", took);
+    assert_int_equal(rc, 0);
+    assert_non_null(strstr(heard, "varve flush '"));
+    assert_true(took < 1 + 2 * (2 + 1 + 1) + 2); /* a part takes a second by itself */
+    assert_true(tiered_has(first, 1, 1));
+    assert_false(tiered_has(second, 1, 1));
+    tiered_clear();
+}
+
+static int count_in_reading_back(void *arg, uint64_t done, uint64_t total) {
+    *(int *)arg += done > total / 2 && done < total;
+    return *(int *)arg > 1;
+}
+
+/* A region of several windows can be stopped in the middle, also while it is read back. */
+static void test_stop_in_region(void **state) {
+    size_t size = 4u * VV_COPY_WINDOW;
+    uint8_t *large = calloc(1, size);
+    int count = 0;
+    struct varve_which which = {.name = "job", .version = 1};
+    struct varve_copy_result result = {.size = sizeof result};
+    struct varve_copy_options options = {.size = sizeof options, .progress = count_in_reading_back, .arg = &count};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    (void)state;
+    assert_non_null(large);
+    struct varve_session *session = tiered_open("log=error");
+    assert_int_equal(varve_protect(session, "memory", large, size), 0);
+    assert_int_equal(varve_checkpoint(session, 1), 0);
+    close_well(session);
+    free(large);
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_copy(tool, &which, second, "job", &options, &result, &error), -EINTR);
+    assert_int_equal(count, 2);
+    varve_store_close(tool);
+    tiered_clear();
+}
+
+/* ---- encrypted stores, and programs that only read ---- */
+
+#define SEALED "encrypt=on,key=env:TIERS_KEY,"
+
+static int can_open(const char *address, const char *settings) {
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool = NULL;
+    int rc = varve_store_open(address, settings, &tool, &error);
+    varve_store_close(tool);
+    return rc == 0;
+}
+
+/* What is encrypted moves on to a tier that is, too, and comes back; never to one that is not. */
+static void test_sealed(void **state) {
+    struct varve_options plain = VARVE_OPTIONS_INIT;
+    struct varve_error error = {.text = ""};
+    struct varve_session *session;
+    (void)state;
+    if (!getenv("TIERS_KEY"))
+        skip();
+    session = tiered_open(SEALED "tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    assert_false(can_open(second, NULL));
+    assert_true(can_open(second, "key=env:TIERS_KEY"));
+    folder_remove(first);
+    session = tiered_open(SEALED "tiers=%s", second);
+    assert_int_equal(details(session).tiers_back, 1);
+    tiered_restart(session, 1, 1);
+    close_well(session);
+    tiered_lose_second();
+    plain.settings = "log=error";
+    assert_int_equal(varve_open(second, "other", &plain, &session, &error), 0);
+    close_well(session);
+    session = tiered_open("key=env:TIERS_KEY,tiers=%s,durable=2,tiers_seconds=1", second);
+    tiered_fill(memory, sizeof memory, 2);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    assert_true(varve_wait(session) < 0);
+    if (!strstr(varve_session_error(session)->text, "is encrypted"))
+        fail_msg("%s", varve_session_error(session)->text);
+    varve_close(session);
+    assert_int_equal(copied_count(second, "job", "plain"), 0);
+    tiered_clear();
+}
+
+/* Nothing is brought back, and nothing moves. */
+static void test_only_reads(void **state) {
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    close_well(session);
+    forget_in_first(2);
+    session = tiered_open("log=info,access=read,tiers=%s", second);
+    assert_non_null(strstr(heard, "tiers are not looked at: access=read"));
+    tiered_restart(session, 1, 1);
+    assert_int_equal(details(session).tiers_back, 0);
+    close_well(session);
+    assert_int_equal(copied_count(first, "job", "read"), 1);
+    tiered_lose_second();
+    session = tiered_open("access=read,tiers=%s", second);
+    close_well(session);
+    assert_false(can_open(second, NULL));
+    tiered_clear();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue),          cmocka_unit_test(test_left),         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_ranks_fail),     cmocka_unit_test(test_lost),         cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_cannot_tell),    cmocka_unit_test(test_not_mounted),  cmocka_unit_test(test_goes_back),
+        cmocka_unit_test(test_slow),           cmocka_unit_test(test_two_lines),    cmocka_unit_test(test_other_folder),
+        cmocka_unit_test(test_durable),        cmocka_unit_test(test_fails),        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_three),          cmocka_unit_test(test_damaged),      cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_asked_to_end), cmocka_unit_test(test_close_late),
+        cmocka_unit_test(test_stop_in_region), cmocka_unit_test(test_sealed),       cmocka_unit_test(test_only_reads),
+        cmocka_unit_test(test_close_hangs),
+    };
+    return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
+}
