@@ -3,8 +3,8 @@
 #
 #     with-ceph.sh DIR memstore|bluestore COMMAND ARGUMENT...
 #
-# One monitor and one OSD, which keeps its objects in memory, or in a file so that they outlive it. The command finds them by CEPH_CONF, an
-# address for stores by RADOS_STORE, and DIR by CEPH_DIR. All servers live in namespaces (network, processes) that exist only for this call:
+# One monitor and one OSD (or CEPH_OSDS of them, with a copy of each object on three), which keeps its objects in memory, or in a file so that
+# they outlive it. The command finds them by CEPH_CONF, an address for stores by RADOS_STORE, and DIR by CEPH_DIR. All servers live in namespaces (network, processes) that exist only for this call:
 # whatever happens, they are gone when it ends. Needs root; exit code 77 if something is missing. DIR/log has the logs.
 set -u
 
@@ -23,9 +23,10 @@ if [ "${1:-}" != --inside ]; then
     exec unshare --mount --net --pid --fork --kill-child --mount-proc /bin/bash "$here/with-ceph.sh" --inside "$@"
 fi
 
-dir=$2 objects=$3
+dir=$2 objects=$3 osds=${CEPH_OSDS:-1}
 shift 3
-rm -rf "${dir:?}" && mkdir -p "$dir"/{mon,osd0,rgw,log,run} && dir=$(cd "$dir" && pwd) || exit 1
+copies=$((osds < 3 ? 1 : 3))
+rm -rf "${dir:?}" && mkdir -p "$dir"/{mon,rgw,log,run} && dir=$(cd "$dir" && pwd) || exit 1
 
 die() {
     echo "no Ceph: $*" >&2
@@ -47,13 +48,18 @@ auth cluster required = none
 auth service required = none
 auth client required = none
 ms mon client mode = crc secure
-osd pool default size = 1
-osd pool default min size = 1
+osd pool default size = $copies
+osd pool default min size = $(((copies + 1) / 2))
 osd pool default pg num = 8
 osd pool default pg autoscale mode = off
 mon allow pool size one = true
 mon max pg per osd = 1000
 osd crush chooseleaf type = 0
+osd heartbeat interval = 2
+osd heartbeat grace = 6
+mon osd min down reporters = 1
+osd recovery sleep hdd = 0
+osd recovery max active hdd = 20
 run dir = $dir/run
 admin socket = $dir/run/\$name.asok
 pid file = $dir/run/\$name.pid
@@ -71,9 +77,11 @@ C
 export CEPH_CONF=$dir/ceph.conf
 monmaptool --create --fsid "$fsid" --addv a '[v2:127.0.0.1:13300,v1:127.0.0.1:16789]' "$dir/monmap" >/dev/null &&
     ceph-mon --mkfs -i a --monmap "$dir/monmap" && ceph-mon -i a || die "the monitor does not start"
-osd=$(cat /proc/sys/kernel/random/uuid)
-timeout 60 ceph osd new "$osd" >/dev/null && ceph-osd -i 0 --mkfs --osd-uuid "$osd" >/dev/null 2>&1 &&
-    ceph-osd -i 0 >/dev/null 2>&1 || die "the OSD does not start"
+for ((number = 0; number < osds; number++)); do
+    osd=$(cat /proc/sys/kernel/random/uuid)
+    mkdir "$dir/osd$number" && timeout 60 ceph osd new "$osd" >/dev/null &&
+        ceph-osd -i $number --mkfs --osd-uuid "$osd" >/dev/null 2>&1 && ceph-osd -i $number >/dev/null 2>&1 || die "an OSD does not start"
+done
 timeout 60 ceph osd pool create ckpt 8 >/dev/null 2>&1 || die "no pool can be made"
 export CEPH_DIR=$dir RADOS_STORE=rados://ckpt/test
 
