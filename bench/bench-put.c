@@ -1,11 +1,11 @@
-/* What a bucket takes at best: one object put in parts, many at a time, by libcurl alone. bucket.py compares Varve with
- * it.
+/* What a bucket takes at best: one object put in parts, many at a time, by libcurl alone. bucket.py compares Varve
+ * with it.
  *
  *     bench-put [--size 256M] [--part 8M] [--lines 8] [--rounds N] BUCKET KEY
  *
- * Server, region and keys come from AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Parts are
- * hashed and signed, as the tools of S3 do without TLS. Prints the seconds of each round, one a line: from the request
- * that begins the upload until the answer to the one that ends it. */
+ * Server, region and keys come from AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Parts
+ * are hashed and signed, as the tools of S3 do without TLS. Prints the seconds of each round, one a line: from the
+ * request that begins the upload until the answer to the one that ends it. */
 #include "bench.h"
 #include "options.h"
 
@@ -187,8 +187,8 @@ static void end_upload(struct request *request, unsigned parts) {
     bench_check(body != NULL, "malloc");
     at = (size_t)snprintf(body, room, "<CompleteMultipartUpload>");
     for (unsigned i = 0; i < parts; i++) {
-        at += (size_t)snprintf(body + at, room - at, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", i + 1,
-                               etags[i]);
+        at += (size_t)snprintf(body + at, room - at, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>",
+                               i + 1, etags[i]);
     }
     snprintf(body + at, room - at, "</CompleteMultipartUpload>");
     snprintf(query, sizeof query, "uploadId=%s", upload);
@@ -204,7 +204,8 @@ int main(int argc, char **argv) {
     unsigned parts = (unsigned)((size + part - 1) / part);
     options_demand(options, parts <= PARTS_MOST, "too many parts");
     snprintf(sigv4, sizeof sigv4, "aws:amz:%s:s3", from_environment("AWS_REGION"));
-    snprintf(user, sizeof user, "%s:%s", from_environment("AWS_ACCESS_KEY_ID"), from_environment("AWS_SECRET_ACCESS_KEY"));
+    snprintf(user, sizeof user, "%s:%s", from_environment("AWS_ACCESS_KEY_ID"),
+             from_environment("AWS_SECRET_ACCESS_KEY"));
     bench_check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK, "curl_global_init");
     for (unsigned i = 0; i < lines; i++) {
         bench_check((requests[i].curl = curl_easy_init()) != NULL, "curl_easy_init");
