@@ -256,7 +256,7 @@ static void assert_parts(struct varve_backend *backend, const char *key) {
 
 static void test_parts(void **state) {
     (void)state;
-    struct varve_backend *backend = open_quick();
+    struct varve_backend *backend = open_with("?timeout=5s&patience=60s", 0, NULL); /* nothing here lasts by design */
     static const char *const keys[] = {
         "p", "p~post-503-2", "p~put-503-1", "p~put-reset-2", "p~post-error-2", "p~post-lost-2",
         "p~put-meet-1"}; /* parts are sent at the same time */
@@ -276,7 +276,7 @@ static void test_parts(void **state) {
  * bytes (encryption on the server), and says nothing. */
 static void test_wrong_etags(void **state) {
     (void)state;
-    struct varve_backend *backend = open_quick();
+    struct varve_backend *backend = open_with("?timeout=5s&patience=60s", 0, NULL);
     static const char key[] = "n/p~put-wrong-1~post-old-1"; /* old: a sweep finds it */
     uint64_t size;
     put_parts(backend, key, -EIO);
