@@ -14,17 +14,32 @@
 #include "lifecycle/commit.h"
 #include "tiers/tiers_private.h"
 
+#define ADVICE_ADDRESS 100 /* bytes: what is advised is part of an error, too */
+
 /* ---- looking ---- */
+
+/* The newest record that cannot be read; rc 0: there is none. */
+struct unread {
+    uint64_t version;
+    int rc;
+    struct varve_error why;
+};
 
 struct looking {
     struct vv_store *store;
     const char *name;
     struct vv_tier_newest *out;
     struct varve_error *error;
+    struct unread *unread; /* or NULL */
 };
 
 static int is_unreadable(int rc) {
     return rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT;
+}
+
+static void note_unread(struct unread *unread, uint64_t version, int rc, const struct varve_error *why) {
+    if (unread && unread->rc == 0 && (rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT))
+        *unread = (struct unread){version, rc, *why};
 }
 
 static int take_readable(void *arg, uint32_t generation, uint64_t version) {
@@ -32,6 +47,7 @@ static int take_readable(void *arg, uint32_t generation, uint64_t version) {
     struct vv_record record;
     int rc = vv_record_load(looking->store, looking->name, generation, version, &record, looking->error);
     if (is_unreadable(rc)) {
+        note_unread(looking->unread, version, rc, looking->error);
         vv_error_clear(looking->error);
         return 0;
     }
@@ -42,12 +58,17 @@ static int take_readable(void *arg, uint32_t generation, uint64_t version) {
     return 1;
 }
 
-int vv_tier_find_newest(struct vv_store *store, const char *name, struct vv_tier_newest *out,
-                        struct varve_error *error) {
-    struct looking looking = {store, name, out, error};
+static int find_newest(struct vv_store *store, const char *name, struct vv_tier_newest *out, struct unread *unread,
+                       struct varve_error *error) {
+    struct looking looking = {store, name, out, error, unread};
     *out = (struct vv_tier_newest){.time_ns = 0};
     int rc = vv_records_list_whole(store, name, take_readable, &looking, error);
     return rc < 0 ? rc : 0;
+}
+
+int vv_tier_find_newest(struct vv_store *store, const char *name, struct vv_tier_newest *out,
+                        struct varve_error *error) {
+    return find_newest(store, name, out, NULL, error);
 }
 
 /* A tier that is not there may be a path that is not mounted. Only one that can be made is new, and has nothing. That
@@ -66,15 +87,34 @@ static int make_tier(struct vv_tier *tier, struct vv_store *first, struct varve_
     return rc == VARVE_KEY ? 0 : rc;
 }
 
+/* A tier of which no record can be read is not empty: it cannot tell what it has. If an older one can, that is what
+ * may come back, and it is told. */
+static int judge_unread(const struct vv_tier *tier, const struct vv_tier_newest *had, const struct unread *unread,
+                        struct varve_error *error) {
+    if (unread->rc == 0)
+        return 0;
+    if (tier->newest.attempt.generation == 0) {
+        *error = unread->why;
+        return unread->rc;
+    }
+    if (had->attempt.generation == 0 || unread->version > had->attempt.version)
+        vv_log(tier->all->log, VV_LOG_WARN, "version %" PRIu64 " of %s in tier %u, %s, cannot be read: %s",
+               unread->version, tier->all->name, tier->number, tier->address, unread->why.text);
+    return 0;
+}
+
 /* Where the first store has something, a tier that is not there is one that did not get it yet. */
 static int look_at(struct vv_tier *tier, struct vv_store *first, const struct vv_tier_newest *had,
                    struct varve_error *error) {
     struct vv_store *store = NULL;
+    struct unread unread = {.rc = 0};
     int rc = vv_tier_open_store(tier->all, tier->address, &store, error);
     if (rc == VARVE_NO_STORE || rc == -ENOENT)
         return had->attempt.generation ? 0 : make_tier(tier, first, error);
     if (rc == 0)
-        rc = vv_tier_find_newest(store, tier->all->name, &tier->newest, error);
+        rc = find_newest(store, tier->all->name, &tier->newest, &unread, error);
+    if (rc == 0)
+        rc = judge_unread(tier, had, &unread, error);
     vv_store_close(store);
     return rc;
 }
@@ -158,7 +198,7 @@ static int copy_newest_whole(struct vv_tier *tier, struct vv_store *from, struct
     int is_done = 0;
     for (size_t i = 0; rc == 0 && !is_done && i < list.count; i++) {
         struct vv_tier_newest one = {.time_ns = 0};
-        struct looking looking = {from, tier->all->name, &one, error};
+        struct looking looking = {from, tier->all->name, &one, error, NULL};
         rc = take_readable(&looking, list.list[i].generation, list.list[i].version);
         if (rc != 1 || !is_ahead(&one, had)) {
             rc = rc < 0 ? rc : 0;
@@ -247,13 +287,18 @@ static int has_version(struct vv_tier *tier, uint64_t version) {
     struct vv_store *store = NULL;
     struct vv_tier_newest found = {.time_ns = 0};
     struct varve_error ignored = {.rank = -1};
-    struct search search = {{NULL, tier->all->name, &found, &ignored}, version};
+    struct search search = {{NULL, tier->all->name, &found, &ignored, NULL}, version};
     int rc = vv_tier_open_store(tier->all, tier->address, &store, &ignored);
     search.looking.store = store;
     if (rc == 0)
         vv_records_list_whole(store, tier->all->name, take_version, &search, &ignored);
     vv_store_close(store);
     return found.attempt.generation != 0;
+}
+
+/* As it stands in a command: one that is cut would name something else. */
+static const char *command_address(const struct vv_tiers *tiers) {
+    return strlen(tiers->address) <= ADVICE_ADDRESS && !strchr(tiers->address, '\'') ? tiers->address : "STORE";
 }
 
 void vv_tiers_look_for(void *arg, const struct vv_attempt *damaged) {
@@ -263,9 +308,9 @@ void vv_tiers_look_for(void *arg, const struct vv_attempt *damaged) {
         if (*tiers->advice || !has_version(tier, damaged->version))
             continue;
         snprintf(tiers->advice, sizeof tiers->advice,
-                 "tier %u, %.40s, has version %" PRIu64 ": end the job, give `varve forget '%.120s' '%.60s@%" PRIu64
+                 "tier %u, %.40s, has version %" PRIu64 ": end the job, give `varve forget '%s' '%.80s@%" PRIu64
                  ":%u'`, and start it again: it comes back from there",
-                 tier->number, tier->address, damaged->version, tiers->address, tiers->name, damaged->version,
+                 tier->number, tier->address, damaged->version, command_address(tiers), tiers->name, damaged->version,
                  damaged->generation);
         vv_log(tiers->log, VV_LOG_WARN, "%s", tiers->advice);
     }

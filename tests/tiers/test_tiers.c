@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -485,6 +486,86 @@ static void test_damaged(void **state) {
     tiered_clear();
 }
 
+/* Records of the second store, the newest first. */
+static void damage_records(size_t count) {
+    char pattern[200];
+    glob_t records;
+    snprintf(pattern, sizeof pattern, "%s/n/job/record/*", second);
+    assert_int_equal(glob(pattern, 0, NULL, &records), 0);
+    assert_true(records.gl_pathc >= count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(chmod(records.gl_pathv[i], 0600), 0);
+        int fd = open(records.gl_pathv[i], O_WRONLY);
+        assert_true(fd >= 0 && pwrite(fd, "damage", 6, 100) == 6);
+        close(fd);
+    }
+    globfree(&records);
+}
+
+/* A tier of which no record can be read is not empty. If an older one can, what is newer is told. */
+static void test_unread(void **state) {
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    char settings[256];
+    (void)state;
+    if (strstr(second, "://"))
+        skip();
+    snprintf(settings, sizeof settings, "tiers=%s", second);
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    close_well(session);
+    damage_records(1);
+    session = tiered_open("%s", settings); /* the first store has it */
+    tiered_restart(session, 2, 2);
+    assert_null(strstr(heard, "cannot be read"));
+    varve_close(session);
+    folder_remove(first);
+    session = tiered_open("%s", settings);
+    tiered_restart(session, 1, 1);
+    assert_non_null(strstr(heard, "version 2 of job in tier 2"));
+    assert_non_null(strstr(heard, "cannot be read"));
+    close_well(session);
+    folder_remove(first);
+    damage_records(2);
+    assert_int_equal(tiered_try_open(settings, &session, &error), VARVE_CORRUPT);
+    if (!strstr(error.text, "no checkpoint of job, and tier 2"))
+        fail_msg("%s", error.text);
+    tiered_clear();
+}
+
+/* A command that is advised names the first store as it is, or not at all. */
+static void test_advice(void **state) {
+    char address[200], settings[256], advice[VV_TIERS_ADVICE];
+    struct vv_attempt damaged = {.generation = 1, .version = 1};
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    snprintf(settings, sizeof settings, "tiers=%s", second);
+    for (size_t size = 10; size < sizeof address; size += 10) {
+        struct vv_tiers_options options = {address, "job", NULL, &hearing};
+        struct vv_settings taken;
+        struct vv_tiers *tiers;
+        char whole[256];
+        memset(address, 'x', size);
+        address[0] = '/', address[size] = '\0';
+        vv_settings_init(&taken);
+        assert_int_equal(vv_settings_set_text(&taken, settings, "test", NULL), 0);
+        options.settings = &taken;
+        assert_int_equal(vv_tiers_open(&options, &tiers, NULL), 0);
+        vv_tiers_look_for(tiers, &damaged);
+        vv_tiers_advice(tiers, advice);
+        vv_tiers_close(tiers);
+        snprintf(whole, sizeof whole, "`varve forget '%s' 'job@1:1'`", address);
+        if (!strstr(advice, whole) && !strstr(advice, "`varve forget 'STORE' 'job@1:1'`"))
+            fail_msg("%s", advice);
+        if (size <= 80)
+            assert_non_null(strstr(advice, whole));
+    }
+    tiered_clear();
+}
+
 /* Three tiers: one that fails does not hold up the other, and damage in one is passed by. */
 static void test_three(void **state) {
     char third[96];
@@ -706,7 +787,7 @@ int main(void) {
         cmocka_unit_test(test_three),          cmocka_unit_test(test_damaged),      cmocka_unit_test(test_keeps),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_asked_to_end), cmocka_unit_test(test_close_late),
         cmocka_unit_test(test_stop_in_region), cmocka_unit_test(test_sealed),       cmocka_unit_test(test_only_reads),
-        cmocka_unit_test(test_close_hangs),
+        cmocka_unit_test(test_close_hangs),    cmocka_unit_test(test_unread),       cmocka_unit_test(test_advice),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
