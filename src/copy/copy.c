@@ -499,7 +499,6 @@ static void forget_older(struct vv_copy *copy) {
 
 static int run(struct vv_copy *copy) {
     struct varve_error ignored = {0};
-    copy->total = 2 * vv_view_record(copy->view)->protected_bytes;
     int rc = look_there(copy);
     if (rc != 0)
         return rc < 0 ? rc : read_there(copy);
@@ -514,13 +513,21 @@ static int run(struct vv_copy *copy) {
     return 0;
 }
 
+/* While it waits for another that has the name. */
+static int shall_stop(void *arg) {
+    return vv_copy_progress(arg, 0) != 0;
+}
+
 static int claim_and_run(struct vv_copy *copy) {
     uint32_t given = copy->options->takeover_seconds;
     struct vv_lease_options options = {.ranks = 1,
                                        .beat_seconds = HEARTBEAT_SECONDS,
                                        .dead_seconds = DEAD_SECONDS,
                                        .takeover_seconds = given ? given : TAKEOVER_SECONDS,
-                                       .program = copy->program};
+                                       .program = copy->program,
+                                       .stop = shall_stop,
+                                       .arg = copy};
+    copy->total = 2 * vv_view_record(copy->view)->protected_bytes;
     int rc = vv_lease_take(copy->to, copy->name, &options, &copy->lease, copy->error);
     if (rc == 0)
         rc = run(copy);

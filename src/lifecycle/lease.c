@@ -464,7 +464,7 @@ static int claim_next(struct vv_lease *lease, const struct vv_lease_options *opt
         if (rc == 0 && (rc = is_kept(lease, options, highest, error)) != 0)
             return rc;
         if (rc == 0 && highest > 0)
-            rc = vv_watch(lease->store, lease->name, highest, lease->claim.dead_seconds, deadline, error);
+            rc = vv_watch(lease->store, lease->name, highest, lease->claim.dead_seconds, deadline, options, error);
         uint32_t base = highest > options->above ? highest : options->above;
         if (rc == 0 && base == UINT32_MAX)
             rc = vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);

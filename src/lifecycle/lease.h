@@ -17,13 +17,15 @@ struct vv_lease_options {
     const char *program;       /* NULL: /proc/self/comm */
     uint32_t above;            /* the generation claimed is above this one, too */
     const uint8_t *session_id; /* of a session that has claimed other stores already; NULL: a new one */
+    int (*stop)(void *arg);    /* asked while it watches: nonzero ends that with -EINTR; or NULL */
+    void *arg;
 };
 
 /* Claim the next generation of name; its heartbeat names no checkpoint. VARVE_BUSY at once when this process itself has
  * a session open for it. If the highest claim's owner may be alive, watch its heartbeat for up to takeover_seconds (it
  * is dead when its heartbeat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host,
- * pid and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest
- * claim here. */
+ * pid and age in the text. Stopped meanwhile: -EINTR. With a session_id: 1, and no lease, when another process of that
+ * session has the highest claim here. */
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);

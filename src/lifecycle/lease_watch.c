@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "lifecycle/lease.h"
 #include "lifecycle/lifecycle.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -101,7 +102,8 @@ static int load_claim(struct watch *watch, struct varve_error *error) {
     return 0;
 }
 
-static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_error *error) {
+static int watch_until(struct watch *watch, uint64_t deadline_ns, const struct vv_lease_options *options,
+                       struct varve_error *error) {
     int is_told = 0;
     for (;;) {
         int life = VV_LIFE_MAYBE;
@@ -117,6 +119,8 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
         uint64_t now = vv_clock_ns();
         if (now >= deadline_ns)
             return busy(watch, error);
+        if (options->stop && options->stop(options->arg))
+            return vv_error(error, -EINTR, "the watch over %s was stopped", watch->name);
         if (!is_told++)
             vv_log(watch->store->log, VV_LOG_WARN,
                    "waiting for process %u on host %s, which claimed %s: it counts as dead when its heartbeat has not "
@@ -127,12 +131,12 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
 }
 
 int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint32_t dead_seconds, uint64_t deadline_ns,
-             struct varve_error *error) {
+             const struct vv_lease_options *options, struct varve_error *error) {
     struct watch watch = {.store = store, .name = name, .generation = generation, .dead_seconds = dead_seconds};
     vv_buf_init(&watch.seen);
     int rc = load_claim(&watch, error);
     if (rc == 0)
-        rc = watch_until(&watch, deadline_ns, error);
+        rc = watch_until(&watch, deadline_ns, options, error);
     if (rc == 0)
         vv_error_clear(error);
     vv_buf_clear(&watch.seen);

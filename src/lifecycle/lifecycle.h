@@ -87,9 +87,10 @@ int vv_catalogue_read(struct vv_store *store, const char *name, struct vv_catalo
 void vv_catalogue_bury(struct vv_store *store, const char *name, const struct vv_attempt *list, size_t count);
 
 /* Wait until the owner of this generation is dead: 0. VARVE_BUSY when it may be alive at the deadline (vv_clock_ns).
- * dead_seconds counts when its claim cannot be read. */
+ * dead_seconds counts when its claim cannot be read. -EINTR when options->stop says so. */
+struct vv_lease_options;
 int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint32_t dead_seconds, uint64_t deadline_ns,
-             struct varve_error *error);
+             const struct vv_lease_options *options, struct varve_error *error);
 /* The same for exactly this many seconds, without looking at the process, and with word of how far it is (nonzero:
  * stop). 0: nothing has changed; VARVE_BUSY: it is alive. */
 typedef int (*vv_watch_fn)(void *arg, uint64_t done_ms, uint64_t total_ms);

@@ -682,6 +682,45 @@ static void test_close_hangs(void **state) {
     tiered_clear();
 }
 
+/* A process that has the name in the tier, and stands still: it may be alive, and is watched for a minute. */
+static pid_t hold_second(void) {
+    int ready[2];
+    char byte = 0;
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct varve_options options = VARVE_OPTIONS_INIT;
+        struct varve_session *session;
+        options.settings = "log=error";
+        if (varve_open(second, "job", &options, &session, NULL) != 0 || write(ready[1], &byte, 1) != 1)
+            _exit(1);
+        pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    assert_int_equal(kill(child, SIGSTOP), 0);
+    return child;
+}
+
+/* The time for tiers is over while it is watched: varve_close does not wait for that. */
+static void test_close_watches(void **state) {
+    (void)state;
+    pid_t holder = hold_second();
+    struct varve_session *session = tiered_open("tiers=%s,tiers_seconds=1", second);
+    tiered_save(session, 1);
+    double begin = now();
+    close_well(session);
+    double took = now() - begin;
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    if (took > 8)
+        fail_msg("varve_close took %.1f s", took);
+    assert_non_null(strstr(heard, "waiting for process"));
+    assert_non_null(strstr(heard, "varve flush '"));
+    tiered_clear();
+}
+
 static int count_in_reading_back(void *arg, uint64_t done, uint64_t total) {
     *(int *)arg += done > total / 2 && done < total;
     return *(int *)arg > 1;
@@ -788,6 +827,7 @@ int main(void) {
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_asked_to_end), cmocka_unit_test(test_close_late),
         cmocka_unit_test(test_stop_in_region), cmocka_unit_test(test_sealed),       cmocka_unit_test(test_only_reads),
         cmocka_unit_test(test_close_hangs),    cmocka_unit_test(test_unread),       cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_close_watches),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
