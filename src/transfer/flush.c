@@ -60,12 +60,18 @@ static int look_at_target(struct flushed *flushed, const char *name, struct varv
     return rc == VARVE_NO_STORE || rc == VARVE_NO_CHECKPOINT ? 0 : rc;
 }
 
-/* Is it there, or older than what is? Copies keep version and time; generations are not comparable. A copy that was
- * adopted has the time of that: so one with a lower time and no lower version is not older. */
-static int is_passed(const struct one_list *there, const struct one *one) {
+/* Copies keep version and time; generations are not comparable. */
+static int is_in(const struct one_list *there, const struct one *one) {
+    int is_there = 0;
     for (size_t i = 0; i < there->count; i++)
-        if (there->list[i].version == one->version && there->list[i].time_ns == one->time_ns)
-            return 1;
+        is_there |= there->list[i].version == one->version && there->list[i].time_ns == one->time_ns;
+    return is_there;
+}
+
+/* Is it there, or older than what is? One with a lower time and no lower version may be of another life of the job. */
+static int is_passed(const struct one_list *there, const struct one *one) {
+    if (is_in(there, one))
+        return 1;
     return there->count > 0 && one->version < there->list[0].version && one->time_ns < there->list[0].time_ns;
 }
 
@@ -134,13 +140,13 @@ static int refuse_damaged(const struct flushed *flushed, const char *name, const
     return cli_fail(flushed->cli, one->damage, &error);
 }
 
-/* The newest there was saved later than what would be copied. If it is a copy that was adopted, its version is here,
- * and they are compared first. If not, it may be of a life of the job that went on elsewhere: that shall stay the
- * newest. */
+/* The newest there was saved later than what would be copied, or than all that is here. If its version is here, they
+ * are compared first. If not, it may be of a life of the job that went on elsewhere: that shall stay the newest, and
+ * what is here is not there. */
 static int check_later(struct flushed *flushed, const char *name, size_t count) {
     const struct one_list *here = &flushed->here, *there = &flushed->there;
     struct varve_error error = {.text = ""};
-    int is_later = 0;
+    int is_later = count == 0 && here->count > 0 && !is_in(there, &here->list[0]); /* all of it is older */
     for (size_t i = 0; i < count && there->count > 0; i++)
         is_later |= !here->list[i].damage && here->list[i].time_ns < there->list[0].time_ns;
     for (size_t i = 0; i < here->count && is_later; i++)

@@ -181,8 +181,8 @@ static int stop_in_reading_back(void *arg, uint64_t done, uint64_t total) {
     return done > total / 2;
 }
 
-/* A copy that was stopped while it was read back, and adopted by a session there: its time is that of the adoption,
- * later than all of the first store. What is newer is copied all the same. */
+/* A copy that was stopped while it was read back, and adopted by a session there: it keeps its time. What is newer is
+ * copied. */
 static void test_flush_adopted(void **state) {
     const char *varve = getenv("VARVE");
     struct varve_which which = {.name = "job", .version = 2};
@@ -214,9 +214,54 @@ static void test_flush_adopted(void **state) {
     tiered_clear();
 }
 
+static void forget_newest_in_first(void) {
+    struct varve_which which = {.name = "job", .version = 2};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_forget(tool, &which, &error), 0);
+    varve_store_close(tool);
+}
+
+static int flush_to_second(void) {
+    char command[512];
+    snprintf(command, sizeof command, "'%s' flush '%s' job --to '%s' >/dev/null 2>&1", getenv("VARVE"), first, second);
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Another run has saved there, later and with higher versions: what is here is nowhere else, and that is no success.
+ * What has been there before all that is. */
+static void test_flush_other_run(void **state) {
+    struct varve_options plain = VARVE_OPTIONS_INIT;
+    struct varve_session *session;
+    struct varve_error error = {.text = ""};
+    (void)state;
+    if (!getenv("VARVE"))
+        skip();
+    session = tiered_open("log=error,keep=all");
+    tiered_save(session, 1);
+    assert_int_equal(varve_close(session), 0);
+    assert_int_equal(flush_to_second(), 0);
+    session = tiered_open("log=error,keep=all");
+    tiered_save(session, 2);
+    assert_int_equal(varve_close(session), 0);
+    plain.settings = "log=error,keep=all";
+    assert_int_equal(varve_open(second, "job", &plain, &session, &error), 0);
+    assert_int_equal(varve_protect(session, "memory", memory, sizeof memory), 0);
+    tiered_save(session, 9);
+    assert_int_equal(varve_close(session), 0);
+    assert_int_not_equal(flush_to_second(), 0);
+    assert_false(tiered_has(second, 2, 2));
+    assert_true(tiered_has(second, 9, 9));
+    forget_newest_in_first();
+    assert_int_equal(flush_to_second(), 0); /* version 1 is there */
+    tiered_clear();
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed), cmocka_unit_test(test_first_lost),
-                                       cmocka_unit_test(test_flush), cmocka_unit_test(test_flush_adopted),
-                                       cmocka_unit_test(test_job_killed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),          cmocka_unit_test(test_first_lost),
+                                       cmocka_unit_test(test_flush),           cmocka_unit_test(test_flush_adopted),
+                                       cmocka_unit_test(test_flush_other_run), cmocka_unit_test(test_job_killed)};
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
