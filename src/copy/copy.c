@@ -218,8 +218,10 @@ static int take_sources(struct vv_copy *copy, struct vv_view *view) {
         copy->sources[i] = record->dependencies[i - 1];
     copy->source_count = count;
     int rc = 0;
-    for (uint32_t owner = 0; rc == 0 && owner < record->ranks; owner++)
-        rc = vv_view_ids(view, owner, take_ids, copy, copy->error);
+    for (uint32_t owner = 0; rc == 0 && owner < record->ranks; owner++) {
+        rc = vv_copy_progress(copy, 0); /* they are many in a large checkpoint */
+        rc = rc < 0 ? rc : vv_view_ids(view, owner, take_ids, copy, copy->error);
+    }
     return rc;
 }
 

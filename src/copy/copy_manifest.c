@@ -204,8 +204,10 @@ int vv_copy_manifests(struct vv_copy *copy) {
     struct putting putting = {.copy = copy};
     int rc = list_dependencies(&putting);
     order_moved(copy);
-    for (uint32_t writer = 0; rc == 0 && writer < copy->plan.homes; writer++)
-        rc = put_home(&putting, writer);
+    for (uint32_t writer = 0; rc == 0 && writer < copy->plan.homes; writer++) {
+        rc = vv_copy_progress(copy, 0);
+        rc = rc < 0 ? rc : put_home(&putting, writer);
+    }
     vv_pack_abort(putting.pack);
     vv_pieces_clear(&putting.pieces);
     vv_free(putting.dependencies);

@@ -750,6 +750,33 @@ static void test_stop_in_region(void **state) {
     tiered_clear();
 }
 
+static int stop_at_first(void *arg, uint64_t done, uint64_t total) {
+    (void)total;
+    return ++*(int *)arg == 1 && done == 0;
+}
+
+/* A copy can be stopped while it reads what the other store has, before it has copied anything. */
+static void test_stop_before_data(void **state) {
+    int count = 0;
+    struct varve_which which = {.name = "job", .version = 0};
+    struct varve_copy_result result = {.size = sizeof result};
+    struct varve_copy_options options = {.size = sizeof options};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    (void)state;
+    make_first(2);
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_copy(tool, &which, second, "job", &options, &result, &error), 0);
+    options.progress = stop_at_first;
+    options.arg = &count;
+    which = (struct varve_which){.name = "job", .version = 1};
+    assert_int_equal(varve_store_copy(tool, &which, second, "job", &options, &result, &error), -EINTR);
+    assert_int_equal(result.bytes_written, 0);
+    assert_int_equal(varve_store_copy(tool, &which, second, "job", &options, &result, &error), 0);
+    varve_store_close(tool);
+    tiered_clear();
+}
+
 /* ---- encrypted stores, and programs that only read ---- */
 
 #define SEALED "encrypt=on,key=env:TIERS_KEY,"
@@ -818,16 +845,35 @@ static void test_only_reads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue),          cmocka_unit_test(test_left),         cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_ranks_fail),     cmocka_unit_test(test_lost),         cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_cannot_tell),    cmocka_unit_test(test_not_mounted),  cmocka_unit_test(test_goes_back),
-        cmocka_unit_test(test_slow),           cmocka_unit_test(test_two_lines),    cmocka_unit_test(test_other_folder),
-        cmocka_unit_test(test_durable),        cmocka_unit_test(test_fails),        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_three),          cmocka_unit_test(test_damaged),      cmocka_unit_test(test_keeps),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_asked_to_end), cmocka_unit_test(test_close_late),
-        cmocka_unit_test(test_stop_in_region), cmocka_unit_test(test_sealed),       cmocka_unit_test(test_only_reads),
-        cmocka_unit_test(test_close_hangs),    cmocka_unit_test(test_unread),       cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_ranks_fail),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_cannot_tell),
+        cmocka_unit_test(test_not_mounted),
+        cmocka_unit_test(test_goes_back),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_two_lines),
+        cmocka_unit_test(test_other_folder),
+        cmocka_unit_test(test_durable),
+        cmocka_unit_test(test_fails),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_three),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_asked_to_end),
+        cmocka_unit_test(test_close_late),
+        cmocka_unit_test(test_stop_in_region),
+        cmocka_unit_test(test_sealed),
+        cmocka_unit_test(test_only_reads),
+        cmocka_unit_test(test_close_hangs),
+        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_close_watches),
+        cmocka_unit_test(test_stop_before_data),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
