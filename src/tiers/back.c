@@ -253,12 +253,21 @@ static int has_caught_up(const struct vv_tier *tier, struct vv_store *first) {
     return vv_tier_find_newest(first, tier->all->name, &now, &ignored) == 0 && !is_ahead(&tier->newest, &now);
 }
 
+/* What another tier gives back instead may be older. */
+static void tell_passed_by(const struct vv_tier *tier, int rc, const struct varve_error *error) {
+    const struct vv_tiers *all = tier->all;
+    vv_log(all->log, VV_LOG_WARN, "tier %u, %s, could not give back version %" PRIu64 " of %s: %s", tier->number,
+           tier->address, tier->newest.attempt.version, all->name, *error->text ? error->text : varve_error_text(rc));
+}
+
 static int bring_best(struct vv_tiers *tiers, struct vv_store *first, const struct vv_tier_newest *had,
                       struct varve_error *error) {
     uint32_t tried = 0;
     struct vv_tier *tier, *last = NULL;
     int rc = 0;
     while ((tier = best_tier(tiers, had, tried))) {
+        if (last)
+            tell_passed_by(last, rc, error);
         vv_error_clear(error);
         rc = bring_from(tier, first, had, error);
         tiers->counts.back += rc == 1;

@@ -591,6 +591,35 @@ static void test_three(void **state) {
     tiered_clear();
 }
 
+/* The tier that has the newest fails while it is read. Another gives back an older one, and that is told. */
+static void test_best_fails(void **state) {
+    char third[96];
+    int told = 0;
+    (void)state;
+    if (strstr(second, "://")) /* the operations are others */
+        skip();
+    snprintf(third, sizeof third, "%s/third", folder);
+    struct varve_session *session = tiered_open("tiers=%s;%s,durable=3", second, third);
+    tiered_save(session, 1);
+    close_well(session);
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 2);
+    close_well(session);
+    for (int step = 10; step < 31; step += 3) {
+        int64_t version = 0;
+        folder_remove(first);
+        session = tiered_open("tiers=%s?fault=fail-from:%d:EIO;%s,tiers_seconds=0", second, step, third);
+        assert_int_equal(varve_restart(session, VARVE_LATEST, &version), 0);
+        varve_close(session);
+        if (version == 1 && !strstr(heard, "could not give back version 2") && !strstr(heard, "could not be read"))
+            fail_msg("step %d: %s", step, heard);
+        told += version == 1 && strstr(heard, "tier 2") && strstr(heard, "could not give back version 2 of job");
+    }
+    assert_true(told > 0);
+    folder_remove(third);
+    tiered_clear();
+}
+
 static void test_keeps(void **state) {
     (void)state;
     struct varve_session *session = tiered_open("tiers=%s,durable=2,tiers_keep=2", second);
@@ -845,35 +874,21 @@ static void test_only_reads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue),
-        cmocka_unit_test(test_left),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_ranks_fail),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_cannot_tell),
-        cmocka_unit_test(test_not_mounted),
-        cmocka_unit_test(test_goes_back),
-        cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_two_lines),
-        cmocka_unit_test(test_other_folder),
-        cmocka_unit_test(test_durable),
-        cmocka_unit_test(test_fails),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_three),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_keeps),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_asked_to_end),
-        cmocka_unit_test(test_close_late),
-        cmocka_unit_test(test_stop_in_region),
-        cmocka_unit_test(test_sealed),
-        cmocka_unit_test(test_only_reads),
-        cmocka_unit_test(test_close_hangs),
-        cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_close_watches),
-        cmocka_unit_test(test_stop_before_data),
+        cmocka_unit_test(test_queue),          cmocka_unit_test(test_left),
+        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_ranks_fail),
+        cmocka_unit_test(test_lost),           cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_cannot_tell),    cmocka_unit_test(test_not_mounted),
+        cmocka_unit_test(test_goes_back),      cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_two_lines),      cmocka_unit_test(test_other_folder),
+        cmocka_unit_test(test_durable),        cmocka_unit_test(test_fails),
+        cmocka_unit_test(test_again),          cmocka_unit_test(test_three),
+        cmocka_unit_test(test_damaged),        cmocka_unit_test(test_best_fails),
+        cmocka_unit_test(test_keeps),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_asked_to_end),   cmocka_unit_test(test_close_late),
+        cmocka_unit_test(test_stop_in_region), cmocka_unit_test(test_sealed),
+        cmocka_unit_test(test_only_reads),     cmocka_unit_test(test_close_hangs),
+        cmocka_unit_test(test_unread),         cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_close_watches),  cmocka_unit_test(test_stop_before_data),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
