@@ -280,11 +280,18 @@ static int load_logs(struct report *report, struct varve_store *store, size_t mo
     return rc;
 }
 
+/* A session may have claimed more generations since it began its log. Another one has not logged anything yet. */
+static int is_of_holder(const struct report_life *life, const struct varve_holder *holder) {
+    if (holder->generation <= life->generation)
+        return holder->generation == life->generation;
+    return holder->pid == life->pid && strcmp(holder->host, life->host) == 0;
+}
+
 static void look_at_holder(struct report *report, struct varve_store *store) {
     struct varve_holder holder = {.size = sizeof holder};
     struct report_life *last = &report->lives[report->life_count - 1];
     if (varve_store_holder(store, report->name, &holder, NULL) == 0 && last->ended == 0)
-        last->is_running = holder.generation >= last->generation &&
+        last->is_running = is_of_holder(last, &holder) &&
                            (holder.holding == VARVE_HELD_BY_LIVING || holder.holding == VARVE_HELD_BY_UNKNOWN);
 }
 

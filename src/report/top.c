@@ -42,6 +42,10 @@ static int take_newest(void *arg, const struct varve_checkpoint_info *info) {
     return 1;
 }
 
+static int is_open(const struct view *view) {
+    return view->holder.holding == VARVE_HELD_BY_LIVING || view->holder.holding == VARVE_HELD_BY_UNKNOWN;
+}
+
 static int look_at_job(struct view *view, struct varve_store *store, const char *name, struct varve_error *error) {
     struct varve_error ignored;
 
@@ -54,11 +58,9 @@ static int look_at_job(struct view *view, struct varve_store *store, const char 
     if (rc < 0)
         return rc;
     view->has_log = report_load(&view->report, store, name, 1, &ignored) == 0;
+    if (is_open(view) && view->has_log) /* else it is that of a run before */
+        view->has_log = view->report.lives[view->report.life_count - 1].is_running;
     return 0;
-}
-
-static int is_open(const struct view *view) {
-    return view->holder.holding == VARVE_HELD_BY_LIVING || view->holder.holding == VARVE_HELD_BY_UNKNOWN;
 }
 
 static const char *state_of(const struct view *view) {

@@ -221,6 +221,7 @@ class Report(WithStore):
         killed.kill()
         killed.wait()
         self.assertEqual(len(logs(self.store)), 2)
+        self.before_its_log()
         last = max(info["version"] for info in of(lines("ls", self.store), "checkpoint"))
         self.assertEqual(self.count(last + 500).wait(), 0)
         page, told, text = self.compare("counter")
@@ -233,6 +234,21 @@ class Report(WithStore):
         self.assertIn("died", event["text"])
         varve("verify", self.store)
         self.assertIn("is there already", varve("report", self.store, "counter", "-o", self.page, code=1).stderr)
+
+    def before_its_log(self):
+        """A session that has written no log yet does not bring the one before it back to life."""
+        job = subprocess.Popen([COUNTER, self.store, str(10 ** 9)], env={**OFTEN, "VARVE_BEAT_SECONDS": "15"}, stdout=subprocess.DEVNULL)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+        deadline = time.time() + 10
+        while "running" not in (top := varve("top", self.store, "counter").stdout) and time.time() < deadline:
+            time.sleep(0.1)
+        runs = of(lines("report", self.store, "counter"), "run")
+        self.assertIn("counter: running", top)
+        self.assertNotIn("in this run", top)
+        self.assertEqual([(run["end"], run["is_running"]) for run in runs], [("closed", False), ("died: it was not closed", False)])
+        job.kill()
+        job.wait()
 
     def test_nothing(self):
         self.assertEqual(self.count(200).wait(), 0)
