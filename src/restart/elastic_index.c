@@ -180,6 +180,55 @@ static int choose(struct vv_elastic *elastic, struct vv_index *index, struct var
     return 1;
 }
 
+/* ---- has anybody stored it? ---- */
+
+static int has_parts(const struct vv_region *region) {
+    return region->distribution == VARVE_JOINED || (region->distribution == VARVE_BY_DIMS && vv_is_array(region));
+}
+
+/* Is one of them in the index? 1, 0 or an error, as below. */
+static int find_parts(struct vv_view *view, const struct vv_missing *missing, struct varve_error *error) {
+    struct reading reading = {.view = view};
+    struct vv_index index = {0};
+    uint64_t elements;
+    int rc = open_index(&reading, &index, error), found = 0;
+    for (size_t i = 0; rc == 1 && i < missing->regions->count && !found; i++)
+        if (missing->is_missing[i] && has_parts(&missing->regions->list[i]))
+            found = vv_index_elements(&index, missing->regions->list[i].name, &elements);
+    vv_index_close(&index);
+    vv_scatter_destroy(reading.scatter);
+    vv_free(reading.first);
+    return rc < 0 ? rc : found;
+}
+
+/* Is one of them a copy that rank 0 has? */
+static int find_copies(struct vv_view *view, const struct vv_missing *missing, struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region stored;
+    int rc = vv_recipe_open(view, 0, &recipe, error), found = 0;
+    while (rc == 0 && !found && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        const struct vv_region *region = vv_regions_find(missing->regions, stored.name);
+        found =
+            region && missing->is_missing[region - missing->regions->list] && region->distribution == VARVE_REPLICATED;
+        rc = 0;
+    }
+    vv_recipe_close(recipe);
+    return rc < 0 ? rc : found;
+}
+
+int vv_elastic_may_have(struct vv_view *view, const struct vv_missing *missing) {
+    struct varve_error ignored = {0};
+    size_t parts = 0, copies = 0;
+    for (size_t i = 0; i < missing->regions->count; i++) {
+        const struct vv_region *region = &missing->regions->list[i];
+        if (!missing->is_missing[i])
+            continue;
+        parts += (size_t)has_parts(region);
+        copies += region->distribution == VARVE_REPLICATED;
+    }
+    return (parts && find_parts(view, missing, &ignored) != 0) || (copies && find_copies(view, missing, &ignored) != 0);
+}
+
 int vv_elastic_owners(struct vv_elastic *elastic, struct varve_error *error) {
     struct reading reading = {.view = elastic->view};
     struct vv_index index = {0};

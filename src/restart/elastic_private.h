@@ -128,6 +128,15 @@ int vv_elastic_owners(struct vv_elastic *elastic, struct varve_error *error);
 /* NULL: the index does not say that this rank has some of it. */
 const struct vv_owner *vv_elastic_owner(const struct vv_elastic *elastic, uint32_t owner, uint32_t wanted);
 
+/* Regions that this rank protects and has not stored: by slots, 1 or 0. */
+struct vv_missing {
+    const struct vv_regions *regions;
+    const uint8_t *is_missing;
+};
+/* Has another rank some of one of them, or the same? 1, or 0; 1 too if that cannot be told, as all descriptions tell
+ * it. */
+int vv_elastic_may_have(struct vv_view *view, const struct vv_missing *missing);
+
 /* ---- elastic_match.c: which stored parts have what this rank wants. VARVE_MISMATCH unless all of it is there, once.
  * Nothing is written; the view is open. ---- */
 int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error);

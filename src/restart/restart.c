@@ -40,6 +40,44 @@ static int is_target(const void *arg, size_t slot) {
     return ((const uint8_t *)arg)[slot];
 }
 
+/* Elements are put where they belong unless bytes are wanted as they are. */
+static int may_be_elastic(const struct vv_restart *restart) {
+    return !(restart->options->flags & VARVE_RESTART_RESIZE);
+}
+
+/* This rank has stored none of it, but others may have: then its elements are put where they belong. */
+static int may_be_elsewhere(const struct vv_restart *restart, const struct vv_region *region) {
+    int is_filled = region->size == 0 && (restart->options->flags & VARVE_RESTART_MISSING);
+    return !is_filled && !region->is_callback && !region->device && !vv_is_heap(region->name);
+}
+
+static int look_elsewhere(const struct vv_restart *restart, const uint8_t *is_found, struct varve_error *error) {
+    const struct vv_regions *regions = &restart->context->memory->regions;
+    uint8_t *is_missing = vv_calloc(regions->count + 1, 1);
+    const struct vv_missing missing = {regions, is_missing};
+    if (!is_missing)
+        return vv_error(error, -ENOMEM, "no memory to compare regions");
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct vv_region *region = &regions->list[i];
+        is_missing[i] = region->name && !is_found[i] && vv_is_asked(restart->options, region->name) &&
+                        may_be_elsewhere(restart, region);
+    }
+    int rc = vv_elastic_may_have(restart->view, &missing) ? VV_OTHER_PARTS : 0;
+    vv_free(is_missing);
+    return rc;
+}
+
+static int refuse_missing(const struct vv_restart *restart, const struct vv_region *region, struct varve_error *error) {
+    if (vv_is_heap(region->name))
+        return vv_refuse_unnamed(restart->view, NULL, region, error);
+    if (restart->options->flags & VARVE_RESTART_MISSING)
+        return 0;
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s is protected but version %" PRIu64
+                    " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
+                    region->name, vv_view_attempt(restart->view)->version);
+}
+
 static int check_missing(struct vv_restart *restart, struct varve_error *error) {
     struct vv_regions *regions = &restart->context->memory->regions;
     int rc = vv_check_asked(restart->options, regions, error);
@@ -50,19 +88,12 @@ static int check_missing(struct vv_restart *restart, struct varve_error *error) 
         return vv_error(error, -ENOMEM, "no memory to compare regions");
     for (size_t i = 0; i < restart->target_count; i++)
         is_found[restart->targets[i].slot] = 1;
-    int may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
+    if (may_be_elastic(restart) && !restart->options->is_allocating && vv_view_record(restart->view)->ranks > 1)
+        rc = look_elsewhere(restart, is_found, error);
     for (size_t i = 0; i < regions->count && rc == 0; i++) {
-        const char *name = regions->list[i].name;
-        if (!name || is_found[i] || !vv_is_asked(restart->options, name) || (may_miss && !vv_is_heap(name)))
-            continue;
-        if (vv_is_heap(name))
-            rc = vv_refuse_unnamed(restart->view, NULL, &regions->list[i], error);
-        else
-            rc = vv_error(
-                error, VARVE_MISMATCH,
-                "region %s is protected but version %" PRIu64
-                " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
-                name, vv_view_attempt(restart->view)->version);
+        const struct vv_region *region = &regions->list[i];
+        if (region->name && !is_found[i] && vv_is_asked(restart->options, region->name))
+            rc = refuse_missing(restart, region, error);
     }
     if (rc == 0)
         rc = vv_regions_reachable(regions, is_target, is_found, error);
@@ -146,11 +177,6 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
         return 0;
     past->array = vv_array_make(&array);
     return past->array ? 0 : vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
-}
-
-/* Elements are put where they belong unless bytes are wanted as they are. */
-static int may_be_elastic(const struct vv_restart *restart) {
-    return !(restart->options->flags & VARVE_RESTART_RESIZE);
 }
 
 /* Does this rank want other elements than it has stored? */

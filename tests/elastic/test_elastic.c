@@ -280,6 +280,66 @@ static void comes_back_by_chance(void **state) {
     printf("elastic: %lu points\n", count);
 }
 
+/* As many ranks as before, and rank 0 alone has stored the regions. */
+struct lone {
+    int is_restart;
+    unsigned flags;  /* of varve_restart_regions */
+    const char *has; /* "array", "list" or "copy" */
+};
+
+/* The last ones of the hundred. */
+static void protect_lone(struct rank *rank, const struct lone *lone, uint64_t *data, uint64_t rows) {
+    struct varve_array array = {.size = sizeof array, .type = VARVE_U64, .dims = 1, .dim = {{rows, 100 - rows, 100}}};
+    int is_copy = strcmp(lone->has, "copy") == 0, is_list = strcmp(lone->has, "list") == 0;
+    int rc = is_copy || is_list ? varve_protect(rank->session, "lone", data, rows * 8)
+                                : varve_protect_array(rank->session, "lone", data, &array);
+    if (rc == 0 && (is_copy || is_list))
+        rc = varve_distribute(rank->session, "lone", is_copy ? VARVE_REPLICATED : VARVE_JOINED);
+    if (rc)
+        group_fail(rank->comm, "protect: %s", varve_session_error(rank->session)->text);
+}
+
+static void store_lone(struct varve_comm *comm, void *arg) {
+    const struct lone *lone = arg;
+    const struct plan plan = {.settings = ""};
+    struct rank rank = {.plan = &plan, .comm = comm};
+    uint64_t wanted = comm->rank == 0 || lone->has[0] == 'c' ? 100 : lone->has[0] == 'l' ? 0 : 30;
+    uint64_t data[100], own = comm->rank + 1, fresh = 5;
+    for (uint64_t i = 0; i < 100; i++)
+        data[i] = lone->is_restart ? 0 : i + 1;
+    moved_open_session(&rank);
+    int rc = varve_protect(rank.session, "own", &own, sizeof own);
+    if (comm->rank == 0 || lone->is_restart)
+        protect_lone(&rank, lone, data, wanted);
+    if (lone->flags)
+        rc = varve_protect(rank.session, "fresh", &fresh, sizeof fresh);
+    own += lone->is_restart * 10;
+    if (rc == 0 && !lone->is_restart)
+        rc = varve_checkpoint(rank.session, 1) || varve_wait(rank.session);
+    else if (rc == 0)
+        rc = varve_restart_regions(rank.session, VARVE_LATEST, NULL, 0, lone->flags, NULL);
+    if (rc)
+        group_fail(comm, "%d: %s", rc, varve_session_error(rank.session)->text);
+    for (uint64_t i = 0; lone->is_restart && i < wanted; i++)
+        if (data[i] != 100 - wanted + i + 1)
+            group_fail(comm, "WRONG: %d is %d", (int)i, (int)data[i]);
+    if (own != comm->rank + 1 || fresh != 5 || varve_close(rank.session) != 0)
+        group_fail(comm, "WRONG: own %d, fresh %d", (int)own, (int)fresh);
+}
+
+/* Whoever has stored none of it gets its part all the same, also where regions that are not stored are left alone. */
+static void who_has_stored_none_gets_it(void **state) {
+    static const char *const all[] = {"array", "list", "copy"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        moved_teardown(NULL);
+        moved_setup(NULL);
+        group_must_run(3, store_lone, &(struct lone){.has = all[i]}, NULL, all[i]);
+        group_must_run(3, store_lone, &(struct lone){1, 0, all[i]}, NULL, all[i]);
+        group_must_run(3, store_lone, &(struct lone){1, VARVE_RESTART_MISSING, all[i]}, NULL, all[i]);
+    }
+}
+
 /* test_elastic [all|chance FIRST COUNT] */
 int main(int argc, char **argv) {
     if (argc == 4) {
@@ -302,6 +362,7 @@ int main(int argc, char **argv) {
         TEST(another_grid_of_as_many_ranks),
         TEST(comes_back_in_all_ways),
         TEST(comes_back_again_in_one_session),
+        TEST(who_has_stored_none_gets_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
