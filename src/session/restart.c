@@ -148,15 +148,20 @@ int vv_session_restart_begin(struct vv_session *session, const struct vv_restart
                       "varve_restart_begin: allocations without a name (setting heap) are filled inside a call: use "
                       "varve_restart");
     rc = enter(session, options, VV_CALL_RESTART_BEGIN, rc, error);
-    session->under_way = (struct vv_under_way){.before = counters(session), .begun_ns = vv_clock_ns()};
-    if (rc == 0)
-        rc = noted(session, vv_try_candidates(&context, options->version, vv_try_begin, &begun, version_out, error));
-    rc = advise(session, rc, error);
-    if (rc)
+    if (rc) {
         vv_begun_destroy(begun);
-    else
+        return rc;
+    }
+    session->under_way = (struct vv_under_way){.before = counters(session), .begun_ns = vv_clock_ns()};
+    rc = noted(session, vv_try_candidates(&context, options->version, vv_try_begin, &begun, version_out, error));
+    rc = advise(session, rc, error);
+    if (rc == 0) {
         session->under_way.begun = begun;
-    return rc;
+        return 0;
+    }
+    vv_begun_destroy(begun);
+    end_counting(session, &session->under_way.before, session->under_way.begun_ns);
+    return logged(session, "restarted", rc, error);
 }
 
 int vv_session_restart_wait(struct vv_session *session, const char *name, struct varve_error *error) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <varve/varve.h>
+#include <varve/varve_inspect.h>
 
 #include "details.h"
 #include "folder.h"
@@ -366,6 +367,36 @@ static void a_damaged_one_is_not_handed_out(void **state) {
     for (int r = 0; r < REGIONS; r++)
         assert_true(is_right(&program, r, 1));
     close_session(&program);
+}
+
+static int count_failed(void *arg, const struct varve_job_log *log) {
+    static const char failed[] = "\"what\":\"restart failed\"";
+    *(int *)arg += log->text && memmem(log->text, log->length, failed, sizeof failed - 1) != NULL;
+    return 0;
+}
+
+/* Inside the call or behind it: `varve report` tells that it failed. */
+static void a_failure_is_in_the_log(void **state) {
+    for (int is_inside = 0; is_inside < 2; is_inside++) {
+        struct program program;
+        struct varve_store *store;
+        struct varve_error error;
+        int failed = 0;
+        int64_t version = -1;
+        make_store(NULL, "", 1);
+        damage(0, 2, 1);
+        open_session(&program, NULL, "", is_inside ? ",threads=0" : "");
+        must_be(&program, varve_restart_begin(program.session, VARVE_LATEST, &version), is_inside ? VARVE_CORRUPT : 0);
+        must_be(&program, varve_restart_end(program.session), is_inside ? -EINVAL : VARVE_CORRUPT);
+        save(&program, 2);
+        close_session(&program);
+        assert_int_equal(varve_store_open(folder, NULL, &store, &error), 0);
+        assert_int_equal(varve_store_logs(store, NAME, count_failed, &failed, &error), 0);
+        varve_store_close(store);
+        assert_int_equal(failed, 1);
+        folder_remove(folder);
+        setup(state);
+    }
 }
 
 static int no_region(void *arg, const struct varve_region_info *region) {
@@ -728,6 +759,7 @@ int main(void) {
         TEST(small_regions_are_read_together),
         TEST(what_was_handed_out_may_change),
         TEST(a_damaged_one_is_not_handed_out),
+        TEST(a_failure_is_in_the_log),
         TEST(other_calls_are_refused),
         TEST(close_gives_it_up),
         TEST(a_first_run),
