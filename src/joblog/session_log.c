@@ -216,6 +216,7 @@ static void add_blocked(struct vv_session_log *log, struct vv_log_entry *entry) 
     entry->blocked_most = (double)log->blocked_ns * 1e-9;
     entry->seconds[VV_LOG_BLOCKED] = entry->blocked_most;
     entry->seconds[VV_LOG_WAITED] = (double)log->waited_ns * 1e-9;
+    log->awaits_call = log->has_blocked = 0;
 }
 
 void vv_session_log_checkpoint(struct vv_session_log *log, const struct vv_logged *logged) {
@@ -243,6 +244,7 @@ void vv_session_log_checkpoint(struct vv_session_log *log, const struct vv_logge
     entry->freed_objects = log->job->freed.objects - log->freed.objects;
     log->freed = log->job->freed;
     log->last_result = logged->result;
+    log->awaits_call = 1;
     if (log->has_blocked && log->blocked_version == logged->version)
         add_blocked(log, entry);
     log->is_changed = 1;
@@ -260,7 +262,7 @@ void vv_session_log_call(struct vv_session_log *log, const struct vv_logged_call
     snprintf(log->capture, sizeof log->capture, "%s", call->capture);
     snprintf(log->tracker, sizeof log->tracker, "%s", call->tracker);
     log->memory = vv_memory_most();
-    if (log->fresh_count && log->fresh[log->fresh_count - 1].version == call->version)
+    if (log->awaits_call && log->fresh[log->fresh_count - 1].version == call->version)
         add_blocked(log, &log->fresh[log->fresh_count - 1]);
     pthread_mutex_unlock(&log->lock);
 }

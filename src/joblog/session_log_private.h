@@ -78,7 +78,8 @@ struct vv_session_log {
     uint64_t checkpoints, failed, restarts;
     struct vv_prune_result freed;
     uint64_t blocked_ns, waited_ns, blocked_version; /* of the last call */
-    int has_blocked;
+    int has_blocked;                                 /* its checkpoint has not ended yet */
+    int awaits_call;                                 /* the newest checkpoint has ended before its call */
     char capture[16], tracker[16], dedup[16];
     double storage_speed;
     uint64_t memory;

@@ -176,6 +176,27 @@ static void test_bound(void **state) {
     close_job(&own);
 }
 
+/* A version that failed behind its call and is tried again has two calls: each counts once, where it belongs. */
+static void test_tried_again(void **state) {
+    const struct vv_details stats = {.codec = "zstd"};
+    const struct vv_tally tally = {.writers = 1};
+    struct vv_logged logged = {.version = 7, .result = -EIO, .error = &error, .stats = &stats, .tally = &tally};
+    struct vv_logged_call call = {7, 125000000, 0, "auto", "scan"};
+    struct job own;
+    (void)state;
+    open_job(&own, "mem://log-again", 1);
+    struct vv_session_log *log = vv_session_log_open(&own.job);
+    vv_session_log_call(log, &call);
+    vv_session_log_checkpoint(log, &logged);
+    call.blocked_ns = 500000000;
+    vv_session_log_call(log, &call);
+    logged.result = 0;
+    vv_session_log_checkpoint(log, &logged);
+    vv_session_log_close(log, "closed");
+    assert_true(find(own.job.store).blocked == 0.625);
+    close_job(&own);
+}
+
 /* The heartbeat writes it, so that a job that is killed leaves one; only when there is something new. */
 static void test_heartbeat(void **state) {
     struct job own;
@@ -359,6 +380,7 @@ static int write_hostile(const char *folder) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound),
+                                       cmocka_unit_test(test_tried_again),
                                        cmocka_unit_test(test_heartbeat),
                                        cmocka_unit_test(test_language_does_not_matter),
                                        cmocka_unit_test(test_nothing),
