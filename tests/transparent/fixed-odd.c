@@ -7,6 +7,7 @@ const char fixed_other[] = "another build of the same program";
  * checkpoint is refused; 7: something came back wrong. */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -205,6 +206,31 @@ static int is_opened_right(void) {
     return is_empty == (strcmp(opened.path, "/dev/null") == 0);
 }
 
+/* Numbers that stand for things of the process: a descriptor, and a key of threads. */
+static struct {
+    int null;
+    pthread_key_t key;
+} numbers;
+
+static void take_numbers(void) {
+    pthread_key_t before;
+    if (getenv("OTHER_WAY") && (open("/dev/zero", O_RDONLY) < 0 || pthread_key_create(&before, NULL) != 0))
+        exit(2);
+    numbers.null = open("/dev/null", O_RDONLY);
+    if (numbers.null < 0 || pthread_key_create(&numbers.key, NULL) != 0 ||
+        pthread_setspecific(numbers.key, "/dev/null") != 0)
+        exit(2);
+}
+
+static void check_numbers(void) {
+    char byte;
+    int is_file = read(numbers.null, &byte, 1) == 0, is_key = pthread_getspecific(numbers.key) != NULL;
+    if (!is_file || !is_key) {
+        fprintf(stderr, "file %d, key %d: numbers of another process came back\n", is_file, is_key);
+        exit(7);
+    }
+}
+
 /* The child goes on with the heap that it has. */
 static void fork_once(void) {
     int status = -1;
@@ -307,6 +333,8 @@ int main(int argc, char **argv) {
         return 2;
     if (is_kind(argv, "way") || is_kind(argv, "rotated"))
         open_on_the_way();
+    if (is_kind(argv, "numbers"))
+        take_numbers();
     srand(1);
     if (is_kind(argv, "jump"))
         set_jump(own);
@@ -336,6 +364,8 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "the path is %s, and the file is another\n", opened.path), 7;
     if (is_kind(argv, "rotated"))
         open_another();
+    if (is_kind(argv, "numbers"))
+        check_numbers();
     int next = rand();
     if (is_kind(argv, "random") && step > 0 && next == number)
         return fprintf(stderr, "random numbers begin again\n"), 7;

@@ -5,6 +5,7 @@
  * Exit code: 0 as it should be; 4 a restart was refused, 5 a checkpoint; their texts are on stderr. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -225,6 +226,34 @@ static int is_left_out(void) {
     return is_right;
 }
 
+/* Numbers that stand for things of this process: known to be those of the process that stored them. */
+static struct numbers {
+    int null;         /* an open descriptor, of a file that is empty */
+    pid_t process;    /* this one */
+    pthread_key_t of; /* whose value is that file's name */
+} * numbers;
+
+static int take_numbers(const char *word) {
+    pthread_key_t before;
+    numbers = calloc(1, SIZE);
+    if (strcmp(word, "other") == 0 && (open("/dev/zero", O_RDONLY) < 0 || pthread_key_create(&before, NULL) != 0))
+        return fail("another way is not there");
+    numbers->null = open("/dev/null", O_RDONLY);
+    numbers->process = getpid();
+    return numbers->null >= 0 && pthread_key_create(&numbers->of, NULL) == 0 &&
+                   pthread_setspecific(numbers->of, "/dev/null") == 0
+               ? 0
+               : fail("no numbers");
+}
+
+static int are_numbers_right(void) {
+    char byte;
+    int is_file = read(numbers->null, &byte, 1) == 0, is_process = numbers->process == getpid();
+    int is_key = pthread_getspecific(numbers->of) != NULL;
+    fprintf(stderr, "file %d, process %d, key %d\n", is_file, is_process, is_key);
+    return is_file && is_process && is_key;
+}
+
 static int prepare(const char *kind, const char *word) {
     plain = malloc(SIZE);
     fill(plain, 0);
@@ -244,6 +273,7 @@ static int prepare(const char *kind, const char *word) {
            : strcmp(kind, "scarce") == 0                                ? scarce(word)
            : strcmp(kind, "many") == 0                                  ? free_many()
            : strcmp(kind, "left") == 0                                  ? leave_out()
+           : strcmp(kind, "numbers") == 0                               ? take_numbers(word)
                                                                         : 0;
 }
 
@@ -399,6 +429,8 @@ int main(int argc, char **argv) {
         return fail("what came back is wrong");
     if (rc == 0 && fields && (!is_filled(fields->now, steps) || !is_filled(fields->before, steps - 1)))
         return fail("the fields that came back are wrong");
+    if (rc == 0 && numbers && !are_numbers_right())
+        return fail("numbers of another process came back");
     if (!is_left_out())
         return fail("what is no allocation of the program came back");
     if (rc == 0)

@@ -179,6 +179,15 @@ swapped_unseen() {
     done
 }
 
+# Known to be wrong: descriptors, process ids and keys of threads are numbers, and come back as they were stored.
+numbers() {
+    odd 0 numbers store
+    odd 1 numbers store
+    has '^file 1, process 0, key 1$' # the same way: the same numbers, but another process
+    odd 1 numbers store other        # which has opened another file first, and made another key
+    has '^file 0, process 0, key 0$'
+}
+
 # What libraries allocate for the program, small blocks, variables and maps are as the program makes them.
 left() {
     odd 0 left store
@@ -565,6 +574,10 @@ fixed_stays() {
     fixed 0 rotated rotated # known to be wrong: the file that was opened again is not noticed
     fixed 7 rotated rotated
     has 'the path is /dev/zero, and the file is another'
+    fixed 0 numbers numbers
+    fixed 0 numbers numbers              # the same way: the same numbers
+    OTHER_WAY=1 fixed 7 numbers numbers # known to be wrong: numbers come back as they were stored
+    has 'file 0, key 0: numbers of another process came back'
     fixed 0 random random
     fixed 7 random random # known to be wrong: random numbers of the C library begin again
     has 'random numbers begin again'
