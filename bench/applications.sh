@@ -5,8 +5,10 @@
 #     applications.sh VARVE FOLDER [ROUNDS [NAME...]]     FOLDER has apps-lammps (tests/transparent of the build)
 #
 # lammps       by its library (liblammps-dev), in address-true mode: as data it is refused, since its rows hold addresses
-# melt         LAMMPS as a program (lammps), in both modes. It does not call Varve, so nothing is stored
-# espresso     pw.x of Quantum ESPRESSO, silicon (quantum-espresso, quantum-espresso-data), the same
+# melt         LAMMPS as a program (lammps), in both modes. It does not call Varve, so nothing is stored; `varve analyze`
+#              tells what its memory holds while it runs
+# espresso     pw.x of Quantum ESPRESSO, silicon (quantum-espresso, quantum-espresso-data), the same. PSEUDO_DIR has its
+#              pseudopotential, if not the package's folder
 # foam         icoFoam of OpenFOAM, the cavity (openfoam, openfoam-examples); it is refused: libOpenFOAM has a malloc of its own
 varve=$1
 folder=$2
@@ -54,6 +56,23 @@ compare() {
         "$(median times.plain)" "$(median times.)" "$(median times.fixed)"
 }
 
+# redundancy NAME COMMAND...: what its memory holds and what changes in it, looked at from outside while it runs.
+redundancy() {
+    name=$1
+    shift
+    "$@" >out 2>err &
+    pid=$!
+    sleep 5
+    if "$varve" analyze --pid $pid --again 5 >looked 2>err; then
+        echo "$name: varve analyze --pid --again 5, from 5 s on"
+        cat looked
+    else
+        echo "$name: $(tail -1 err)"
+    fi
+    kill $pid 2>/dev/null
+    wait $pid 2>/dev/null
+}
+
 lammps() {
     options="--fixed --exclude lib --include liblammps.so"
     [ -x "$folder/apps-lammps" ] || { echo "lammps: apps-lammps is not built (liblammps-dev)" && return; }
@@ -95,11 +114,13 @@ thermo 50
 run 200
 END
     compare melt "grep -E '^ +[0-9]+ +[0-9.]+ '" lmp -log none -in in.melt
+    sed -i 's/^run .*/run 100000/' in.melt
+    redundancy melt lmp -log none -in in.melt
 }
 
 espresso() {
     command -v pw.x >/dev/null || { echo "pw.x: not installed" && return; }
-    pseudo=$(find /usr/share/doc/quantum-espresso -name Si.pz-vbc.UPF.gz 2>/dev/null | head -1)
+    pseudo=$(find ${PSEUDO_DIR:-/usr/share/doc/quantum-espresso} -name Si.pz-vbc.UPF.gz 2>/dev/null | head -1)
     [ -n "$pseudo" ] || { echo "pw.x: no Si.pz-vbc.UPF.gz" && return; }
     gunzip -c "$pseudo" >Si.pz-vbc.UPF
     cat >si.in <<'END'
@@ -120,6 +141,22 @@ K_POINTS automatic
  4 4 4 1 1 1
 END
     compare pw.x "grep '^!'" pw.x -in si.in
+    # Long enough to be looked at:
+    sed -i -e 's/nat=2/nat=8/' -e 's/ibrav=2/ibrav=1/' -e 's/ecutwfc=30/ecutwfc=90/' -e '/^ATOMIC_POSITIONS/,$d' si.in
+    cat >>si.in <<'END'
+ATOMIC_POSITIONS alat
+ Si 0.00 0.00 0.00
+ Si 0.00 0.50 0.50
+ Si 0.50 0.00 0.50
+ Si 0.50 0.50 0.00
+ Si 0.25 0.25 0.25
+ Si 0.25 0.75 0.75
+ Si 0.75 0.25 0.75
+ Si 0.75 0.75 0.25
+K_POINTS automatic
+ 4 4 4 1 1 1
+END
+    redundancy pw.x pw.x -in si.in
 }
 
 foam() {

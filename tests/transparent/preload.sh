@@ -286,6 +286,10 @@ unopened() {
     unopened_lines 1
     run 0 "$VARVE" run -- "$python" -c 'import os, sys; child = os.fork(); child and os.waitpid(child, 0); sys.exit(0)'
     unopened_lines 1
+    run 7 "$VARVE" run -- "$python" -c 'import sys; sys.exit(7)' # with the code that it has
+    unopened_lines 1
+    run 137 "$VARVE" run -- sh -c 'kill -9 $$'
+    unopened_lines 0 # it cannot say anything
     run 0 env VARVE_LOG=error "$VARVE" run -- true
     unopened_lines 0
     run 0 env PMIX_RANK=1 "$VARVE" run -- true
@@ -296,6 +300,39 @@ unopened() {
         VARVE_HEAP=$heap odd 0 plain $heap
         unopened_lines 0
     done
+}
+
+# pw.x of Quantum ESPRESSO never calls Varve: it computes the same, ends with the same, and is told.
+espresso() {
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+    cp "$1" Si.UPF || exit 1
+    cat >si.in <<'END'
+&control
+ calculation='scf', prefix='si', pseudo_dir='.', outdir='./scratch'
+/
+&system
+ ibrav=2, celldm(1)=10.2, nat=2, ntyp=1, ecutwfc=20.0
+/
+&electrons
+/
+ATOMIC_SPECIES
+ Si 28.086 Si.UPF
+ATOMIC_POSITIONS alat
+ Si 0.00 0.00 0.00
+ Si 0.25 0.25 0.25
+K_POINTS automatic
+ 2 2 2 1 1 1
+END
+    sed s/ecutwfc/nothing/ si.in >wrong.in
+    run 0 pw.x -in si.in
+    grep '^!.*total energy' out >expected || fail "no energy"
+    run 0 "$VARVE" run -- pw.x -in si.in
+    grep '^!.*total energy' out | cmp expected - || fail "another energy"
+    has 'varve: warn: pw.x has opened no session (varve_open), so nothing was stored; .varve dump. stores programs'
+    unopened_lines 1
+    pw.x -in wrong.in >out 2>err
+    run $? "$VARVE" run -- pw.x -in wrong.in
+    grep -q 'Error in routine' out || fail "it took a wrong input"
 }
 
 promises() {
