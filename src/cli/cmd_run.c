@@ -67,6 +67,46 @@ static int set_joined(const char *variable, const char *first, const char *const
     return size == 0 || setenv(variable, text, 1) == 0 ? 0 : -ENOMEM;
 }
 
+/* One session for one process: ranks that know nothing of each other cannot agree on a checkpoint. */
+static int check_alone(const char *symbol, struct varve_error *error) {
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *size = getenv(sizes[i]);
+        if (size && strtol(size, NULL, 10) > 1)
+            return process_refuse_program(error, symbol,
+                                          "would be met by each rank at its own time: --restart-after "
+                                          "is for programs of one process");
+    }
+    return 0;
+}
+
+/* A folder is meant as seen from here, also where the program goes elsewhere first. */
+static int set_store(const char *store) {
+    char full[8192], here[4096] = "";
+    int is_path = !strstr(store, "://") && store[0] != '/';
+    if (is_path && !getcwd(here, sizeof here))
+        return -errno;
+    snprintf(full, sizeof full, "%s%s%s", here, is_path ? "/" : "", store);
+    return setenv("VARVE_PRELOAD_STORE", full, 1) == 0 ? 0 : -ENOMEM;
+}
+
+/* libvarve_preload opens the session (preload/called.c). The loader finds all functions at the start, so that calls of
+ * this one can be seen. */
+static int set_after(const struct cli *cli, struct varve_error *error) {
+    Dl_info info = {.dli_fname = NULL};
+    int rc = check_alone(cli->after, error);
+    if (rc)
+        return rc;
+    if (!dladdr((void *)(uintptr_t)varve_error_text, &info) || !info.dli_fname)
+        return process_refuse_program(error, "libvarve", "is not found");
+    char *library = realpath(info.dli_fname, NULL);
+    int is_set = library && setenv("VARVE_PRELOAD_LIBRARY", library, 1) == 0 &&
+                 setenv("VARVE_PRELOAD_AFTER", cli->after, 1) == 0 && setenv("VARVE_PRELOAD_NAME", cli->name, 1) == 0 &&
+                 setenv("LD_BIND_NOW", "varve", 0) == 0;
+    free(library);
+    return is_set ? set_store(cli->to) : -ENOMEM;
+}
+
 static int set_environment(const struct cli *cli, const char *preload) {
     const char *before = getenv("LD_PRELOAD");
     int rc = set_joined("LD_PRELOAD", preload, &before, before && *before);
@@ -88,13 +128,17 @@ static int fix_addresses(struct varve_error *error) {
 static int run_run(struct cli *cli) {
     struct varve_error error = {.text = ""};
     char path[4096], preload[4096];
+    uint64_t both = OPTION_TO | OPTION_NAME, given = cli->given & both;
 
+    if (cli->after ? given != both || !cli->after[0] || !cli->to[0] || !cli->name[0] : given != 0)
+        return cli_usage(cli, "--restart-after SYMBOL, --to STORE and --name NAME belong together");
     int rc = process_find_program(cli->args[0], path, sizeof path, &error);
     rc = rc ? rc : process_check_program(path, &error);
     rc = rc ? rc : check_others(&error);
     rc = rc ? rc : find_preload(preload, sizeof preload, &error);
     rc = rc ? rc : set_environment(cli, preload);
-    if (rc == 0 && (cli->given & OPTION_FIXED))
+    rc = rc || !cli->after ? rc : set_after(cli, &error);
+    if (rc == 0 && (cli->after || (cli->given & OPTION_FIXED)))
         rc = fix_addresses(&error);
     else
         unsetenv("VARVE_PRELOAD_FIXED");
@@ -108,18 +152,24 @@ static int run_run(struct cli *cli) {
 const struct command command_run = {
     .name = "run",
     .summary = "start a program whose large allocations are protected without names",
-    .usage = "run [--fixed] [--include LIBRARY] [--exclude LIBRARY] -- PROGRAM [ARGUMENT...]",
+    .usage = "run [--fixed] [--restart-after SYMBOL --to STORE --name NAME] [--include LIBRARY] [--exclude LIBRARY] -- "
+             "PROGRAM [ARGUMENT...]",
     .help =
         "Start PROGRAM with libvarve_preload: a session that it opens protects its large allocations, too.\n"
         "The program calls varve_open, varve_restart and varve_checkpoint; docs/transparent.md tells the rest.\n"
         "Of an MPI job each rank is started so: mpirun -n 4 varve run -- PROGRAM\n\n"
         "  --fixed             address-true mode, experimental: heap and static variables come back with their "
         "pointers\n"
+        "  --restart-after SYMBOL  for a program that never calls Varve: it is brought back when it first calls this "
+        "function of a\n"
+        "                      library, and its checkpoints are made where it calls it again; implies --fixed\n"
+        "  --to STORE          where these go\n"
+        "  --name NAME         and under which name\n"
         "  --include LIBRARY   what this library allocates is data of the program, as liblammps.so; its name may go "
         "on\n"
         "  --exclude LIBRARY   what this library allocates is not; the longer name wins\n\n"
         "example: varve run -- ./storm 1000\n",
-    .options = OPTION_INCLUDE | OPTION_EXCLUDE | OPTION_FIXED,
+    .options = OPTION_INCLUDE | OPTION_EXCLUDE | OPTION_FIXED | OPTION_RESTART_AFTER | OPTION_TO | OPTION_NAME,
     .is_storeless = 1,
     .least_args = 1,
     .most_args = -1,

@@ -616,5 +616,6 @@ static void __attribute__((constructor)) start(void) {
     unsetenv("VARVE_PRELOAD_INCLUDE");
     unsetenv("VARVE_PRELOAD_EXCLUDE");
     unopened_start();
+    called_start();
     pthread_atfork(begin_fork, end_fork, end_fork);
 }

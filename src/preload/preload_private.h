@@ -122,6 +122,11 @@ void unopened_start(void);
 /* It has opened one, or tried to. */
 void unopened_session(void);
 
+/* ---- called.c: programs that never call Varve ---- */
+
+/* At the start, when the environment says so: calls of one function come to us. */
+void called_start(void);
+
 /* ---- allocator.c ---- */
 
 /* Once, when there is an environment. */

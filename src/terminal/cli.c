@@ -181,6 +181,8 @@ const struct option cli_options[] = {
     {"again", required_argument, NULL, 'G'},
     {"include", required_argument, NULL, 'I'},
     {"fixed", no_argument, NULL, 'i'},
+    {"restart-after", required_argument, NULL, 'u'},
+    {"name", required_argument, NULL, 'N'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {"build", no_argument, NULL, 'b'},
@@ -188,7 +190,7 @@ const struct option cli_options[] = {
 };
 
 /* The letters of the options that only some commands take: that of OPTION(n) at place n. */
-static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOGIi";
+static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBOGIiuN";
 
 uint64_t cli_option_bit(int letter) {
     const char *place = strchr(option_letters, letter);
@@ -309,6 +311,12 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'I':
         cli->includes[cli->include_count++] = optarg;
+        break;
+    case 'u':
+        cli->after = optarg;
+        break;
+    case 'N':
+        cli->name = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);

@@ -54,6 +54,8 @@ enum exit_code {
 #define OPTION_AGAIN OPTION(30)
 #define OPTION_INCLUDE OPTION(31)
 #define OPTION_FIXED OPTION(32)
+#define OPTION_RESTART_AFTER OPTION(33)
+#define OPTION_NAME OPTION(34)
 
 #define CLI_PIDS_MOST 1024
 
@@ -82,6 +84,8 @@ struct cli {
     const char **includes; /* libraries */
     size_t include_count;
     const char *reason; /* of a pin */
+    const char *after;  /* a function */
+    const char *name;   /* of checkpoints */
     pid_t pids[CLI_PIDS_MOST];
     int pid_count;
     uint64_t memory;  /* for images of processes */

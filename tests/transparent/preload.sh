@@ -727,4 +727,90 @@ fixed_start() {
     [ ! -e store ] || fail "something was started"
 }
 
+# ---- programs that never call Varve ----
+
+# after CODE STORE PROGRAM [ARGUMENT]...
+after() {
+    code=$1
+    store=$2
+    program=$3
+    shift 3
+    run "$code" "$VARVE" run --restart-after called_step --to "$store" --name run --exclude libpreload-called -- \
+        "$BIN/$program" "$@"
+}
+
+# Killed three times, and asked to leave once: the result of a run without Varve, with its exit code.
+called_killed() {
+    run 9 "$BIN/preload-called" static 40
+    mv out expected
+    for program in preload-called preload-called-directly; do
+        after 9 $program.whole $program static 40
+        cmp expected out || fail "other results by varve run"
+        for at in 6 7 20; do
+            END_AT=$at after 137 $program $program static 40
+            [ $at -eq 6 ] || has '^first step [1-9]'
+        done
+        LEAVE=1 END_AT=30 VARVE_EXIT_SIGNAL=USR2 after 0 $program $program static 40
+        [ ! -s out ] || fail "it did not leave"
+        OTHER="a variable that moves the stack" after 9 $program $program static 40
+        has '^first step 3[1-9]'
+        cmp expected out || fail "other results after restarts"
+    done
+    after 9 forks preload-called forks 40 # a child goes its own way
+    cmp expected out || fail "other results with a child"
+    [ "$(grep -c 'a first run' err)" -eq 1 ] || fail "the child has opened a session, too"
+}
+
+# What would come back wrong is not stored: the program is told, and goes on.
+called_changed() {
+    for kind in stack register; do
+        run 9 "$BIN/preload-called" $kind 20
+        mv out expected
+        END_AT=10 after 137 $kind preload-called $kind 20
+        has 'varve: warn: no checkpoint: .* has changed since the first call of called_step, and does not come back'
+        [ "$(grep -c 'does not come back' err)" -eq 1 ] || fail "it is told more than once"
+        after 9 $kind preload-called $kind 20
+        cmp expected out || fail "it did not begin anew"
+    done
+    after 9 places preload-called places 20
+    has 'warn: no checkpoint was made: called_step was not called again where it was called first'
+}
+
+# Known to be wrong: which of two texts of the C library an argument pointed to is known by its address alone.
+called_pointer() {
+    run 9 "$BIN/preload-called" pointer 20
+    mv out expected
+    for way in '' other; do
+        LEAVE=1 END_AT=6 VARVE_EXIT_SIGNAL=USR2 after 0 "store$way" preload-called pointer 20
+        OTHER_WAY=$way
+        [ -z "$way" ] || export OTHER_WAY
+        after 9 "store$way" preload-called pointer 20
+        has '^first step 7$'
+        cmp -s expected out && is_right=yes || is_right=no
+        [ "$is_right" = "$([ -z "$way" ] && echo yes || echo no)" ] || fail "the result is right: $is_right, way: $way"
+    done
+}
+
+called_refused() {
+    run 1 "$VARVE" run --restart-after called_step -- "$BIN/preload-called" static 4
+    has 'belong together'
+    run 1 "$VARVE" run --to store --name run -- "$BIN/preload-called" static 4
+    has 'belong together'
+    for symbol in missing main end_here; do # none, and two that the program has itself
+        run 1 "$VARVE" run --restart-after $symbol --to store --name run -- "$BIN/preload-called" static 4
+        has "the program calls no such function of a library.* ($symbol): the program was not started"
+    done
+    run 1 "$VARVE" run --restart-after varve_open --to store --name run -- "$BIN/preload-odd" plain store
+    has 'the program calls Varve itself'
+    PMI_SIZE=2 after 1 store preload-called static 4
+    has 'for programs of one process'
+    run 1 "$VARVE" run --restart-after called_step --to store --name run -- "$BIN/preload-really-static"
+    [ ! -e store ] || fail "something was stored"
+    END_AT=5 after 137 store preload-called static 9
+    cp "$BIN/preload-called-directly" preload-called # another build
+    run 1 env LD_LIBRARY_PATH="$BIN" "$VARVE" run --restart-after called_step --to store --name run --exclude \
+        libpreload-called -- ./preload-called static 9
+    has 'varve: restart: .*; nothing was restored'
+}
+
 "$@"
