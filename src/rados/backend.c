@@ -28,10 +28,15 @@ int vv_rados_token(uint8_t out[VV_RADOS_TOKEN]) {
     return getrandom(out, VV_RADOS_TOKEN, 0) == VV_RADOS_TOKEN ? 0 : -EIO;
 }
 
-int vv_rados_write(struct vv_rados *rados, rados_write_op_t op, const char *name) {
-    int rc = rados_write_op_operate2(op, rados->io, name, NULL, LIBRADOS_OPERATION_FULL_TRY);
+int vv_rados_write_as(struct vv_rados *rados, rados_write_op_t op, const char *name, int is_data) {
+    int flags = is_data ? LIBRADOS_OPERATION_FULL_TRY : LIBRADOS_OPERATION_FULL_FORCE;
+    int rc = rados_write_op_operate2(op, rados->io, name, NULL, flags);
     rados_release_write_op(op);
     return rc == -EDQUOT ? -ENOSPC : rc;
+}
+
+int vv_rados_write(struct vv_rados *rados, rados_write_op_t op, const char *name) {
+    return vv_rados_write_as(rados, op, name, 0);
 }
 
 int vv_rados_read(struct vv_rados *rados, rados_read_op_t op, const char *name, uint64_t *version_out) {

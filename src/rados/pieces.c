@@ -140,15 +140,21 @@ static int remove_note(struct vv_rados *rados, const uint8_t token[VV_RADOS_TOKE
     return vv_rados_write(rados, op, VV_RADOS_UPLOADS);
 }
 
+/* Not rados_remove, which waits where the cluster is full: there pieces must go above all. */
+static int remove_piece(struct vv_rados *rados, const uint8_t token[VV_RADOS_TOKEN], uint64_t number) {
+    char name[VV_RADOS_NAME];
+    vv_rados_piece_name(token, number, name);
+    rados_write_op_t op = rados_create_write_op();
+    rados_write_op_remove(op);
+    int rc = vv_rados_write(rados, op, name);
+    return rc == -ENOENT ? 0 : rc;
+}
+
 /* The last one first: whatever is left then begins with piece 0, where a sweep looks. */
 int vv_rados_pieces_remove(struct vv_rados *rados, const uint8_t token[VV_RADOS_TOKEN], uint64_t count) {
     int rc = 0;
-    for (uint64_t i = count; rc == 0 && i-- > 0;) {
-        char name[VV_RADOS_NAME];
-        vv_rados_piece_name(token, i, name);
-        rc = rados_remove(rados->io, name);
-        rc = rc == -ENOENT ? 0 : rc;
-    }
+    for (uint64_t i = count; rc == 0 && i-- > 0;)
+        rc = remove_piece(rados, token, i);
     return rc == 0 ? remove_note(rados, token) : rc;
 }
 

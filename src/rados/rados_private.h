@@ -52,9 +52,11 @@ struct vv_rados *vv_rados_of(struct varve_backend *backend);
 void vv_rados_log(const struct vv_rados *rados, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* 0, or an error. */
 int vv_rados_token(uint8_t out[VV_RADOS_TOKEN]);
-/* A compound write, with one try: -ENOSPC where the cluster is full, -ETIMEDOUT where nobody answers in time. Frees op.
- */
+/* A compound write, with one try: -ETIMEDOUT where nobody answers in time. A full cluster takes it all the same:
+ * without entries, notes, tombstones and removals nothing could ever be freed there. With is_data it does not: -ENOSPC.
+ * Frees op. */
 int vv_rados_write(struct vv_rados *rados, rados_write_op_t op, const char *name);
+int vv_rados_write_as(struct vv_rados *rados, rados_write_op_t op, const char *name, int is_data);
 /* The same for reads; version_out (may be NULL): of the object as it was read. The version that librados remembers for
  * all threads may be that of another operation. */
 int vv_rados_read(struct vv_rados *rados, rados_read_op_t op, const char *name, uint64_t *version_out);

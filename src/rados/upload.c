@@ -6,6 +6,8 @@
 
 #include "rados_private.h"
 
+#define SMALL (1u << 20) /* what is announced with less is no data, as with files */
+
 struct piece {
     uint8_t *data;
     rados_completion_t done; /* NULL: it is not under way */
@@ -20,6 +22,7 @@ struct upload {
     uint64_t noted;                       /* when, if there are some */
     struct piece flight[VV_RADOS_FLIGHT]; /* the one at hand is pieces % FLIGHT */
     size_t used;                          /* of the one at hand */
+    int is_small;                         /* and so taken by a cluster that is full */
     int failed;
 };
 
@@ -29,13 +32,13 @@ static struct vv_rados *rados_of_upload(const struct upload *upload) {
 
 int vv_rados_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
     struct vv_rados *rados = vv_rados_of(backend);
-    (void)size_hint;
     if (rados->is_reading)
         return -EROFS;
     struct upload *upload = calloc(1, sizeof *upload);
     if (!upload)
         return -ENOMEM;
     upload->base.backend = backend;
+    upload->is_small = size_hint > 0 && size_hint < SMALL;
     upload->key = strdup(key);
     int rc = upload->key ? vv_rados_token(upload->head.token) : -ENOMEM;
     if (rc < 0) {
@@ -122,7 +125,7 @@ static void free_upload(struct upload *upload) {
 
 /* The head, with the content if it is not in pieces. With is_new it must not be there yet. */
 static int put_head(struct vv_rados *rados, const char *key, const struct vv_rados_head *head, const void *content,
-                    int is_new) {
+                    int is_new, int is_small) {
     char name[VV_RADOS_NAME];
     uint8_t bytes[VV_RADOS_HEAD];
     vv_rados_head_put(head, bytes);
@@ -133,14 +136,14 @@ static int put_head(struct vv_rados *rados, const char *key, const struct vv_rad
     rados_write_op_write_full(op, (const char *)bytes, sizeof bytes);
     if (!head->has_pieces && head->size)
         rados_write_op_write(op, content, (size_t)head->size, sizeof bytes);
-    return vv_rados_write(rados, op, name);
+    return vv_rados_write_as(rados, op, name, !is_small && !head->has_pieces);
 }
 
 /* The entry was set before, so that it is never missing; and is set after, should somebody have removed it meanwhile
  * with an older object of this key. */
 static int publish(struct vv_rados *rados, const char *key, const struct vv_rados_head *head, const void *content,
-                   int is_new, uint8_t entry[VV_RADOS_TOKEN]) {
-    int rc = put_head(rados, key, head, content, is_new);
+                   int is_new, int is_small, uint8_t entry[VV_RADOS_TOKEN]) {
+    int rc = put_head(rados, key, head, content, is_new, is_small);
     if (rc == -ENOENT)
         rc = vv_rados_absent(rados) == -ESTALE ? -ESTALE : -EIO;
     return rc == 0 ? vv_rados_entry_created(rados, key, entry) : rc;
@@ -185,7 +188,7 @@ int vv_rados_upload_commit(struct varve_upload *base) {
     int rc = prepare(upload);
     int is_without_head = rc < 0 && rc != -ETIMEDOUT; /* a piece may still be written after that */
     if (rc == 0) {
-        rc = publish(rados, upload->key, &upload->head, upload->flight[0].data, 1, upload->entry);
+        rc = publish(rados, upload->key, &upload->head, upload->flight[0].data, 1, upload->is_small, upload->entry);
         is_without_head = rc == -EEXIST;
     }
     if (rc == 0 && upload->pieces)
@@ -224,7 +227,7 @@ int vv_rados_replace(struct varve_backend *backend, const char *key, const void 
     if (rc == 0)
         rc = vv_rados_entry_set(rados, key, entry);
     if (rc == 0)
-        rc = publish(rados, key, &head, data, 0, entry);
+        rc = publish(rados, key, &head, data, 0, size < SMALL, entry);
     if (rc == 0 && old.has_pieces)
         vv_rados_pieces_remove(rados, old.token, vv_rados_piece_count(old.size));
     return rc;

@@ -138,22 +138,17 @@ int rados_write_op_operate2(rados_write_op_t op, rados_ioctx_t io, const char *n
     int (*real)(rados_write_op_t, rados_ioctx_t, const char *, struct timespec *, int);
     void *call = real_call("rados_write_op_operate2");
     memcpy(&real, &call, sizeof real);
+    if (strncmp(name, "p/", 2) == 0) { /* a piece is removed */
+        if (removes_left == 0)
+            return -ETIMEDOUT;
+        removes_left -= removes_left > 0;
+    }
     if (before.fn && strcmp(name, before.object) == 0 && --before.count == 0) {
         void (*fn)(void) = before.fn;
         before.fn = NULL;
         fn();
     }
     return real(op, io, name, time, flags);
-}
-
-int rados_remove(rados_ioctx_t io, const char *name) {
-    int (*real)(rados_ioctx_t, const char *);
-    void *call = real_call("rados_remove");
-    memcpy(&real, &call, sizeof real);
-    if (removes_left == 0)
-        return -ETIMEDOUT;
-    removes_left -= removes_left > 0;
-    return real(io, name);
 }
 
 int rados_aio_get_return_value(rados_completion_t done) {
@@ -567,6 +562,43 @@ static void test_quota(void **state) {
     vv_backend_close(backend);
 }
 
+/* What is full is a matter of three bounds, of which the next one must be higher. */
+static void set_full(int is_full) {
+    static const char bounds[] = "n=%s b=%s f=%s; exec >/dev/null 2>&1; ceph osd set-full-ratio 0.95; "
+                                 "ceph osd set-nearfull-ratio $n && ceph osd set-backfillfull-ratio $b && "
+                                 "ceph osd set-full-ratio $f && for i in $(seq 60); do "
+                                 "%s ceph osd dump | grep -q \"'ckpt'.*,full\" && exit 0; sleep 0.5; done; exit 1";
+    char command[512];
+    snprintf(command, sizeof command, bounds, is_full ? "0.001" : "0.85", is_full ? "0.002" : "0.90",
+             is_full ? "0.003" : "0.95", is_full ? "" : "!");
+    assert_int_equal(system(command), 0);
+}
+
+/* A full cluster takes no data. What frees space there works: tombstones, and removals with all their pieces. */
+static void test_full(void **state) {
+    struct varve_backend *backend = open_store("");
+    uint64_t size;
+    (void)state;
+    open_pool();
+    assert_int_equal(put(backend, "a/large", LARGE), 0);
+    vv_backend_close(backend);
+    set_full(1);
+    backend = open_store("?timeout=5s"); /* a new client knows it */
+    assert_int_equal(put(backend, "a/more", LARGE), -ENOSPC);
+    assert_int_equal(put(backend, "a/data", 1000), -ENOSPC); /* not announced as small */
+    assert_int_equal(vv_backend_stat(backend, "a/data", &size), -ENOENT);
+    assert_int_equal(vv_backend_put(backend, "b/c/tombstone", "x", 1), 0);
+    assert_int_equal(vv_backend_replace(backend, "b/beat", "x", 1), 0);
+    assert_int_equal(vv_backend_remove(backend, "a/large"), 0);
+    assert_int_equal(vv_backend_remove(backend, "b/beat"), 0);
+    set_full(0);
+    assert_int_equal(list(backend, "b").count, 1);
+    assert_int_equal(list(backend, "a").count, 0);
+    assert_int_equal(count_objects("p/") + make_old(), 0);
+    close_pool();
+    vv_backend_close(backend);
+}
+
 /* ---- an OSD that is killed ---- */
 
 static uint8_t memory[96 << 20];
@@ -661,6 +693,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(test_leftovers, setup),     cmocka_unit_test_setup(test_lost_folder, setup),
         cmocka_unit_test_setup(test_stale_entries, setup), cmocka_unit_test_setup(test_half_swept, setup),
         cmocka_unit_test_setup(test_clocks, setup),        cmocka_unit_test_setup(test_quota, setup),
+        cmocka_unit_test_setup(test_full, setup),
     };
     const struct CMUnitTest osd[] = {cmocka_unit_test_setup(test_osd, setup)};
     return argc > 1 && strcmp(argv[1], "osd") == 0 ? cmocka_run_group_tests_name("rados_osd", osd, NULL, NULL)
