@@ -217,6 +217,22 @@ static int amend(struct vv_s3 *s3, const struct vv_s3_answer *answer) {
     return is_amended;
 }
 
+/* The answer to a HEAD has no body, and so no code: a GET of a byte tells what is wrong. */
+static int amend_head(struct vv_s3 *s3, const struct vv_s3_call *call, const char *hash,
+                      const struct vv_s3_answer *answer) {
+    struct vv_s3_answer told = {0};
+    struct vv_s3_sink sink = {0};
+    struct vv_s3_call get = {.method = "GET", .key = call->key, .sink = &sink};
+    if (strcmp(call->method, "HEAD") != 0 || (answer->status != 400 && answer->status != 401 && answer->status != 403))
+        return 0;
+    vv_s3_call_header(&get, "range", "bytes=0-0");
+    send_once(s3, &get, hash, &told);
+    int is_amended = amend(s3, &told);
+    vv_s3_text_clear(&sink.text);
+    vv_s3_answer_clear(&told);
+    return is_amended;
+}
+
 static unsigned pause_ms(unsigned tries, const struct vv_s3_answer *answer) {
     uint32_t random = 0;
     unsigned most = tries < 7 ? PAUSE_FIRST_MS << tries : PAUSE_MOST_MS;
@@ -289,7 +305,7 @@ int vv_s3_call(struct vv_s3 *s3, const struct vv_s3_call *call, struct vv_s3_ans
         send_once(s3, call, hash, answer);
         tries++;
         int rc = result_of(answer);
-        if (!is_amended && (is_amended = amend(s3, answer)))
+        if (!is_amended && (is_amended = amend(s3, answer) || amend_head(s3, call, hash, answer)))
             continue;
         if (!may_help(answer)) {
             if (rc < 0 && !call->is_quiet)

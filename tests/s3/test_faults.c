@@ -349,6 +349,12 @@ static void test_keys_that_expire(void **state) {
     struct varve_backend *backend = open_quick();
     assert_int_equal(vv_backend_put(backend, "a~put-expired-1", "x", 1), 0);
     assert_int_equal(vv_backend_put(backend, "b~put-expired-9", "x", 1), -EIO);
+    /* The answer to a HEAD cannot say so; a GET after it does. */
+    assert_int_equal(vv_backend_replace(backend, "d~head-expired-1~get-expired-1", "x", 1), 0);
+    assert_text(backend, "d~head-expired-1~get-expired-1", "x");
+    assert_int_equal(vv_backend_replace(backend, "e~head-403-9", "x", 1), 0);
+    uint64_t size;
+    assert_int_equal(vv_backend_stat(backend, "e~head-403-9", &size), -EACCES);
     vv_backend_close(backend);
 }
 
