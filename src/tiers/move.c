@@ -4,6 +4,8 @@
 #include "storage/storage.h"
 #include "tiers/tiers_private.h"
 
+/* With encrypt=on a tier that is not encrypted is refused also for reading: whoever can write to its storage could have
+ * made it, and what it gave back would count as the job's own. */
 int vv_tier_open_store(struct vv_tiers *tiers, const char *address, struct vv_store **out, struct varve_error *error) {
     struct varve_backend *backend = NULL;
     struct vv_backend_options options = {
@@ -11,6 +13,7 @@ int vv_tier_open_store(struct vv_tiers *tiers, const char *address, struct vv_st
         .mode = tiers->settings.mode,
         .owner = tiers->settings.owner,
         .purpose = VV_FOR_READING,
+        .encrypt = tiers->settings.encrypt,
         .key = tiers->settings.key,
         .log = tiers->log,
     };

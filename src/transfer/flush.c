@@ -265,7 +265,6 @@ const struct command command_flush = {
         "  --dry-run      say how much is not there; reads all of the checkpoints\n\n"
         "example: varve flush /dev/shm/ck heat2d --to /lustre/me/ck\n",
     .options = OPTION_DRY_RUN | OPTION_TO,
-    .is_source = 1,
     .most_args = 1,
     .run = run_flush,
 };

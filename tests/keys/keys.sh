@@ -180,6 +180,12 @@ sums plain/ck >after
 same before after
 VARVE_ENCRYPT=off run 0 copy plain/ck heat@300 plain/other
 plainly "$VARVE" verify plain/other >out 2>err && pass "plain to plain" || fail "plain to plain"
+# A tier that shall be encrypted gets nothing from a store that is not: somebody may have put that there.
+run 1 flush plain/ck heat --to flushed
+has err 'is not encrypted'
+check "and no tier is made" test ! -e flushed
+run 0 flush ck heat --to flushed
+rm -r flushed
 VARVE_KEY=file:$WORK/two.key run 1 copy plain/ck heat@300 copies again
 has err 'encrypted with another key'
 rm -r copies copies-new plain/other

@@ -851,6 +851,42 @@ static void test_sealed(void **state) {
     tiered_clear();
 }
 
+/* The owner of the second storage, who has no key, puts a store of their own there. */
+static void forge_second(void) {
+    struct varve_options plain = VARVE_OPTIONS_INIT;
+    struct varve_error error = {.text = ""};
+    struct varve_session *session;
+    plain.settings = "log=error";
+    assert_int_equal(varve_open(second, "job", &plain, &session, &error), 0);
+    assert_int_equal(varve_protect(session, "memory", memory, sizeof memory), 0);
+    tiered_save(session, 7);
+    close_well(session);
+}
+
+/* With encrypt=on it is not believed: neither where the first store has nothing, nor where it has something older. */
+static void test_forged(void **state) {
+    struct varve_error error = {.text = ""};
+    struct varve_session *session;
+    char settings[512];
+    (void)state;
+    if (!getenv("TIERS_KEY"))
+        skip();
+    forge_second();
+    snprintf(settings, sizeof settings, SEALED "tiers=%s", second);
+    assert_int_equal(tiered_try_open(settings, &session, &error), VARVE_KEY);
+    assert_non_null(strstr(error.text, "is not encrypted"));
+    folder_remove(first);
+    session = tiered_open(SEALED "log=error");
+    tiered_save(session, 1);
+    close_well(session);
+    session = tiered_open(SEALED "tiers=%s,tiers_seconds=1", second);
+    assert_int_equal(details(session).tiers_back, 0);
+    assert_non_null(strstr(heard, "is not encrypted"));
+    tiered_restart(session, 1, 1);
+    varve_close(session);
+    tiered_clear();
+}
+
 /* Nothing is brought back, and nothing moves. */
 static void test_only_reads(void **state) {
     (void)state;
@@ -889,6 +925,7 @@ int main(void) {
         cmocka_unit_test(test_only_reads),     cmocka_unit_test(test_close_hangs),
         cmocka_unit_test(test_unread),         cmocka_unit_test(test_advice),
         cmocka_unit_test(test_close_watches),  cmocka_unit_test(test_stop_before_data),
+        cmocka_unit_test(test_forged),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
