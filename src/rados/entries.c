@@ -169,7 +169,8 @@ static int is_empty(struct vv_rados *rados, const char *name, uint64_t *version_
     return rc < 0 ? rc : count == 0;
 }
 
-/* The directory of key[0, size), if it is empty, and then its entry. 1 if it went. */
+/* The directory of key[0, size), if it is empty, and then its entry. 1 if it went. If somebody else has removed the
+ * directory meanwhile, their token may have been replaced by ours: then the entry is ours to remove. */
 static int drop_directory(struct vv_rados *rados, const char *key, size_t size) {
     char name[VV_RADOS_NAME];
     uint8_t token[VV_RADOS_TOKEN];
@@ -178,12 +179,15 @@ static int drop_directory(struct vv_rados *rados, const char *key, size_t size) 
     if (is_empty(rados, name, &version) != 1 || stamped_token(token) < 0 ||
         set_one(rados, key, size, 'q', token, 0) < 0)
         return 0;
-    if (is_empty(rados, name, &version) != 1)
-        return 0; /* its entry is looked at by those who list */
-    rados_write_op_t op = rados_create_write_op();
-    rados_write_op_assert_version(op, version);
-    rados_write_op_remove(op);
-    return vv_rados_write(rados, op, name) == 0 && remove_one(rados, key, size, 'q', token) == 0;
+    int rc = is_empty(rados, name, &version);
+    if (rc == 1) {
+        rados_write_op_t op = rados_create_write_op();
+        rados_write_op_assert_version(op, version);
+        rados_write_op_remove(op);
+        rc = vv_rados_write(rados, op, name) == 0 ? -ENOENT : is_empty(rados, name, &version);
+    }
+    /* Otherwise its entry is looked at by those who list. */
+    return rc == -ENOENT && remove_one(rados, key, size, 'q', token) == 0;
 }
 
 static void drop_above(struct vv_rados *rados, const char *key, size_t size) {

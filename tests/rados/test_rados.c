@@ -358,6 +358,30 @@ static void test_lost_folder(void **state) {
     vv_backend_close(backend);
 }
 
+static void remove_folder(void) {
+    assert_int_equal(rados_remove(pool, "d/a/b"), 0);
+}
+
+/* Two who remove the last keys of a directory both find it empty. One of them removes it, and does not find its own
+ * token in the entry any more. */
+static void test_two_removers(void **state) {
+    struct varve_backend *backend = open_store("");
+    (void)state;
+    open_pool();
+    for (int is_early = 0; is_early < 2; is_early++) { /* before it removes the directory, or marks the entry */
+        assert_int_equal(put(backend, "a/b/c", 10), 0);
+        before.object = is_early ? "d/a" : "d/a/b";
+        before.count = is_early ? 1 : 3;
+        before.fn = remove_folder;
+        assert_int_equal(vv_backend_remove(backend, "a/b/c"), 0);
+        assert_null(before.fn);
+        assert_int_equal(list(backend, "").count, 0);
+        assert_int_equal(count_objects("d/a"), 0);
+    }
+    close_pool();
+    vv_backend_close(backend);
+}
+
 static int refuse(void *arg, const char *name, int is_prefix) {
     (void)arg, (void)name, (void)is_prefix;
     return -ENOENT;
@@ -693,7 +717,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(test_leftovers, setup),     cmocka_unit_test_setup(test_lost_folder, setup),
         cmocka_unit_test_setup(test_stale_entries, setup), cmocka_unit_test_setup(test_half_swept, setup),
         cmocka_unit_test_setup(test_clocks, setup),        cmocka_unit_test_setup(test_quota, setup),
-        cmocka_unit_test_setup(test_full, setup),
+        cmocka_unit_test_setup(test_two_removers, setup),  cmocka_unit_test_setup(test_full, setup),
     };
     const struct CMUnitTest osd[] = {cmocka_unit_test_setup(test_osd, setup)};
     return argc > 1 && strcmp(argv[1], "osd") == 0 ? cmocka_run_group_tests_name("rados_osd", osd, NULL, NULL)
