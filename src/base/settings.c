@@ -285,10 +285,19 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
     snprintf(settings->origins[setting - table], VV_SETTING_ORIGIN_BYTES, "%s", origin);
 }
 
+int vv_settings_may_show_key(const char *text) {
+    static const char digits[] = "0123456789abcdefABCDEF";
+    size_t size;
+    for (; *text; text += size ? size : 1)
+        if ((size = strspn(text, digits)) >= 32)
+            return 1;
+    return 0;
+}
+
 static int refuse_value(const struct vv_setting *setting, const char *value, const char *origin,
                         const struct varve_error *why, struct varve_error *error) {
     char allowed[256];
-    if (setting->offset == offsetof(struct vv_settings, key)) /* somebody may have given the key itself */
+    if (setting->offset == offsetof(struct vv_settings, key) || vv_settings_may_show_key(value))
         value = "(not shown)";
     if (why->text[0])
         return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\": %s", origin, setting->name, value, why->text);

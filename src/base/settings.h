@@ -107,6 +107,9 @@ int vv_settings_set_text(struct vv_settings *settings, const char *text, const c
 /* A file that does not exist is -ENOENT; one that others may have written, or that is no plain file, -EPERM. */
 int vv_settings_set_file(struct vv_settings *settings, const char *path, int may_be_link, struct varve_error *error);
 int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error);
+/* Has this text so many hexadecimal digits that it may be the key of a store, which somebody has written where its
+ * source belongs, or without the name and the =? Then no message shows it. */
+int vv_settings_may_show_key(const char *text);
 /* Rules between settings. */
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error);
 

@@ -46,7 +46,8 @@ static int set_item(struct vv_settings *settings, char *item, const char *origin
         return 0;
     char *equals = strchr(item, '=');
     if (!equals)
-        return vv_error(error, VARVE_SETTING, "%s: \"%s\" is not of the form name=value", origin, item);
+        return vv_error(error, VARVE_SETTING, "%s: \"%s\" is not of the form name=value", origin,
+                        vv_settings_may_show_key(item) ? "(not shown)" : item);
     *equals = '\0';
     return vv_settings_set(settings, trim(item), trim(equals + 1), origin, error);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "storage/keys_private.h"
 
 #define TEXT_MAX 256 /* digits, and what white space may follow */
@@ -142,16 +143,6 @@ static int64_t read_command(const char *command, char *text, struct varve_error 
     return size < 0 ? vv_error_sys(error, (int)size, "cannot run the command that gives the key") : size;
 }
 
-/* Somebody may have written the key itself where its source belongs. */
-static int may_be_key(const char *source) {
-    static const char digits[] = "0123456789abcdefABCDEF";
-    size_t size;
-    for (; *source; source += size ? size : 1)
-        if ((size = strspn(source, digits)) >= 32)
-            return 1;
-    return 0;
-}
-
 int vv_key_read(const char *source, uint8_t key[VV_SEALED_KEY], struct varve_error *error) {
     char text[TEXT_MAX];
     int64_t size;
@@ -165,7 +156,7 @@ int vv_key_read(const char *source, uint8_t key[VV_SEALED_KEY], struct varve_err
         return vv_error(error, VARVE_SETTING, "key must be file:PATH, env:NAME or command:TEXT");
     int result = size < 0 ? (int)size : parse_key(text, (size_t)size, source, key, error);
     explicit_bzero(text, sizeof text);
-    if (result < 0 && may_be_key(source))
+    if (result < 0 && vv_settings_may_show_key(source))
         return vv_error(error, result,
                         "no key comes from where the setting key says, which is not shown, since it may be a key "
                         "itself; key may be file:PATH, env:NAME or command:TEXT");

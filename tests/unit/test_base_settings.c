@@ -454,6 +454,13 @@ static void test_text_of_the_program(void **state) {
 
     assert_int_equal(load("keep=3,nothing"), VARVE_SETTING);
     assert_string_equal(error.text, "program: \"nothing\" is not of the form name=value");
+    static const char *const keys[] = {"key 00112233445566778899aabbccddeeff", "00112233445566778899AABBCCDDEEFF00",
+                                       "encrypt=00112233445566778899aabbccddeeff"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) { /* somebody's key, without what belongs before it */
+        assert_int_equal(vv_settings_set_text(&settings, keys[i], "program", &error), VARVE_SETTING);
+        assert_null(strstr(error.text, "0011"));
+        assert_non_null(strstr(error.text, "(not shown)"));
+    }
     assert_int_equal(load("speed=3"), VARVE_SETTING);
     assert_string_equal(error.text, "program: there is no setting \"speed\"; varve(5) lists all");
 }
