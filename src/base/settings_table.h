@@ -172,9 +172,9 @@
       " opens with its key whatever is set here; set on all the same, or a store that somebody has emptied is begun"   \
       " anew without it.")                                                                                             \
     X(ADVANCED, TEXT, key, "file:PATH|env:NAME|command:TEXT", NULL, NULL, "",                                          \
-      "Where the key of encrypted stores comes from: a file that nobody else may read, a variable of the environment," \
-      " or what a command of the shell writes. It is 64 hexadecimal digits, as `openssl rand -hex 32` makes them."     \
-      " Empty: there is none.")                                                                                        \
+      "Where the key of encrypted stores comes from: a file that only its owner and its group may read, a variable of" \
+      " the environment, or what a command of the shell writes. It is 64 hexadecimal digits, as"                       \
+      " `openssl rand -hex 32` makes them. Empty: there is none.")                                                     \
     X(ADVANCED, TEXT, tiers, "address;address", NULL, NULL, "",                                                        \
       "Further stores that committed checkpoints are copied to in the background, in order of trust: tier 2, tier 3"   \
       " and so on, with a semicolon between them. The store that the program opens is tier 1. Each is a whole store,"  \

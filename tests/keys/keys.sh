@@ -129,6 +129,24 @@ done
 VARVE_KEY=words run 1 ls ck
 unchanged
 SECRET=$secret VARVE_KEY=env:SECRET run 0 ls ck
+chmod 640 open.key
+VARVE_KEY=file:$WORK/open.key run 0 ls ck
+chmod 620 open.key
+VARVE_KEY=file:$WORK/open.key run 1 ls ck
+has err 'may read or write it'
+# The command of the guide: readable to nobody else at any moment, and never over a key that is there.
+guide() {
+	(umask 022; HOME=$WORK; eval "$(grep '^(umask 077; set -C; openssl' "$SOURCE/../../docs/guide.md")")
+}
+if command -v openssl >/dev/null; then
+	check "the command of the guide" guide
+	check "its key is for the owner alone" test "$(stat -c %a .varve.key)" = 600
+	cp .varve.key kept.key
+	guide 2>/dev/null && fail "it writes over a key" || pass "it does not write over a key"
+	same .varve.key kept.key
+	VARVE_KEY=file:$WORK/.varve.key run 1 ls ck
+	has err 'another key'
+fi
 VARVE_KEY="command:cat $WORK/one.key" run 0 ls ck
 VARVE_KEY=file:$WORK/one.key
 export VARVE_KEY
