@@ -27,6 +27,8 @@ struct listing {
     int has_unsettled; /* a name that has to wait for others: "a-b" for "a" */
     int is_truncated;  /* -1: the page did not say */
     char *token;
+    char *seen; /* an earlier token */
+    unsigned pages;
 };
 
 static int add_name(struct listing *listing, const char *text, size_t size, int is_prefix) {
@@ -82,6 +84,19 @@ static int take_leaf(void *arg, const char *path, const char *value) {
     return 0;
 }
 
+/* Did this token come before? Not every earlier one is kept: that of the last page whose number is a power of two, so
+ * that a circle of any length is noticed in its second or third round. */
+static int is_repeated(struct listing *listing) {
+    if (listing->seen && strcmp(listing->seen, listing->token) == 0)
+        return 1;
+    listing->pages++;
+    if ((listing->pages & (listing->pages - 1)) == 0) {
+        free(listing->seen);
+        listing->seen = strdup(listing->token);
+    }
+    return 0;
+}
+
 /* One page; 1 if another one follows. */
 static int read_page(struct listing *listing, const char *start_after, size_t limit) {
     struct vv_s3_sink sink = {0};
@@ -109,7 +124,7 @@ static int read_page(struct listing *listing, const char *start_after, size_t li
         rc = vv_s3_xml_walk(sink.text.data ? sink.text.data : "", sink.text.size, take_leaf, listing);
     if (rc == 0 && (listing->is_truncated < 0 || (listing->is_truncated && !listing->token)))
         rc = -EPROTO;
-    if (rc == 0 && listing->is_truncated && token && strcmp(token, listing->token) == 0)
+    if (rc == 0 && listing->is_truncated && ((token && strcmp(token, listing->token) == 0) || is_repeated(listing)))
         rc = -EPROTO; /* round and round, or no new token */
     if (rc == -EPROTO)
         vv_s3_log(listing->s3, "s3: the listing of s3://%s/%s is no answer of S3: it is cut, or contradicts itself",
@@ -164,6 +179,7 @@ int vv_s3_list(struct varve_backend *backend, const char *prefix, const char *af
         free(listing.names[i].text);
     free(listing.names);
     free(listing.token);
+    free(listing.seen);
     vv_s3_text_clear(&start);
     return rc;
 }

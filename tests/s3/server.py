@@ -35,6 +35,7 @@ post or any. The first COUNT such requests for this very key fail:
     other    another range than was asked for
     half     a document ends in the middle, with the right length
     again    a listing says that there is more, by the same token
+    turns    the same, by two tokens in turn
     plain    404 without a document, as from a proxy
     page     200 with a page and without an ETag, as from a proxy
     wrong    200 with an ETag of other bytes than those that are stored
@@ -356,8 +357,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         found = sorted(name for name in names if name > after and not (names[name] and after.startswith(name)))
         text = "".join(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" if names[name] else
                        f"<Contents><Key>{escape(name)}</Key><Size>1</Size></Contents>" for name in found[:most])
-        is_more = len(found) > most or fault == "again"
-        token = "token:" + (found[most - 1] if len(found) > most else "again")
+        is_more = len(found) > most or fault in ("again", "turns")
+        turn = "two" if fault == "turns" and after == "one" else "one"
+        token = "token:" + (found[most - 1] if len(found) > most else turn)
         if is_more:
             text += f"<NextContinuationToken>{escape(token)}</NextContinuationToken>"
         self.document("ListBucketResult", f"<Name>bkt</Name><IsTruncated>{str(is_more).lower()}</IsTruncated>{text}", fault)

@@ -128,7 +128,7 @@ static void test_listings_that_are_wrong(void **state) {
     (void)state;
     struct varve_backend *backend = open_quick();
     static const char *const good[] = {"l~list-503-2", "l~list-cut-1", "l~list-lost-1"};
-    static const char *const wrong[] = {"l~list-half-9", "l~list-again-9"};
+    static const char *const wrong[] = {"l~list-half-9", "l~list-again-9", "l~list-turns-99"};
     char key[64];
     int count;
     for (int i = 0; i < 3; i++) {
@@ -137,7 +137,7 @@ static void test_listings_that_are_wrong(void **state) {
         assert_int_equal(count_below(backend, good[i], &count), 0);
         assert_int_equal(count, 1);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         assert_true(count_below(backend, wrong[i], &count) < 0);
         assert_int_equal(count, 0);
     }
