@@ -10,6 +10,7 @@
 struct slice {
     const uint8_t *data;
     size_t size;
+    size_t before; /* zeros in front of it */
 };
 
 /* New pages of a region that are to be encoded, one after another. */
@@ -19,6 +20,7 @@ struct sample {
     size_t kind; /* of the look */
     int type;
     uint64_t row;
+    uint64_t length; /* of the region */
     uint8_t *data;
     size_t size;
     uint64_t *numbers; /* of the pages, among those of their kind */

@@ -69,7 +69,8 @@ static struct sample *sample_of(struct samples *samples, const struct new_page *
                             .region = page->region_number,
                             .kind = page->kind,
                             .type = region->type,
-                            .row = region->row};
+                            .row = region->row,
+                            .length = region->length};
     if (!last->name)
         return NULL;
     samples->count++;
@@ -120,19 +121,31 @@ void samples_clear(struct samples *samples) {
 
 static int on_length(void *arg, uint64_t *bytes_out) {
     const struct slice *slice = arg;
-    *bytes_out = slice->size;
+    *bytes_out = slice->before + slice->size;
     return 0;
 }
 
 static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
     const struct slice *slice = arg;
-    memcpy(buffer, slice->data + offset, size);
+    size_t left = offset < slice->before ? slice->before - (size_t)offset : 0, zeros = left < size ? left : size;
+
+    memset(buffer, 0, zeros);
+    if (zeros < size)
+        memcpy((uint8_t *)buffer + zeros, slice->data + (offset + zeros - slice->before), size - zeros);
     return 0;
 }
 
 static int on_load(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
     (void)arg, (void)offset, (void)buffer, (void)size, (void)total;
     return -ENOTSUP; /* nothing is restored here */
+}
+
+/* The library gives large regions blocks of their own, and puts small ones together, which makes them smaller. So what
+ * is of a large region stays large: zeros in front, which are not stored. */
+static size_t zeros_before(const struct sample *sample, size_t size) {
+    if (sample->length < BLOCK || size >= BLOCK)
+        return 0;
+    return (BLOCK - size + ANALYZE_PAGE - 1) / ANALYZE_PAGE * ANALYZE_PAGE;
 }
 
 /* Rows as long as those of the whole; what is no whole row at the end is left out. */
@@ -142,14 +155,15 @@ static int protect_slice(struct varve_session *session, const struct sample *sam
     size_t element = files_element_size(sample->type), row = (size_t)sample->row * element;
     char name[NAME_MOST + 24];
 
+    size_t all = slice->before + slice->size;
     if (row > element && slice->size >= row) {
         array.dims = 2;
-        array.dim[0].local = slice->size / row;
+        array.dim[0].local = all / row;
         array.dim[1].local = sample->row;
-        slice->size -= slice->size % row;
+        slice->size -= all % row;
     } else {
-        array.dim[0].local = slice->size / element;
-        slice->size -= slice->size % element;
+        array.dim[0].local = all / element;
+        slice->size -= all % element;
     }
     snprintf(name, sizeof name, "%zu %s", (size_t)(slice - sample->slices), sample->name);
     int rc = varve_protect_callback(session, name, &callbacks, slice);
@@ -167,7 +181,8 @@ static int protect(struct varve_session *session, struct sample *sample, int is_
     count = count < 1 ? 1 : count > ANALYZE_SLICES ? ANALYZE_SLICES : count;
     size_t each = sample->pages / count * ANALYZE_PAGE;
     for (size_t i = 0; i < count && rc == 0; i++) {
-        sample->slices[i] = (struct slice){sample->data + i * each, i + 1 < count ? each : sample->size - i * each};
+        size_t size = i + 1 < count ? each : sample->size - i * each;
+        sample->slices[i] = (struct slice){sample->data + i * each, size, zeros_before(sample, size)};
         rc = protect_slice(session, sample, &sample->slices[i]);
     }
     return rc;

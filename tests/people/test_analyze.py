@@ -191,6 +191,16 @@ class Agrees(InFolder):
             self.write(name, data)
         self.assertGreater(self.check("v1", "v2", "v3")[0][2]["bytes_new"], MIB - 1)
 
+    def test_large_regions_with_little_new(self):
+        """They are not encoded together, as small ones are, however much alike they are."""
+        alike = [noise(4096, 300 + page) for page in range(24)]
+        for number in range(3):
+            mark = number.to_bytes(8, "little")
+            self.write(f"a/f{number}", b"".join(mark + page[8:] for page in alike) * 11)
+        looks, _ = self.check("a")
+        self.assertEqual(looks[0]["bytes_within"], 3 * 240 * 4096)
+        self.assertGreater(looks[0]["bytes_stored"], 0.9 * looks[0]["bytes_new"])
+
     def test_sample(self):
         """More than is encoded as a whole: files that compress, and files that do not. One file with both would not do: how well
         import does then depends on which of its threads is first."""
