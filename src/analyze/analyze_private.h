@@ -32,8 +32,8 @@ struct sample {
 struct samples {
     struct sample *list;
     size_t count, capacity;
-    uint64_t bytes, most;
-    unsigned levels; /* how often every second unit of pages was left out */
+    uint64_t bytes, all, most; /* now; up to which all is taken; of a sample */
+    unsigned levels;           /* how often every second unit of pages was left out */
 };
 
 struct analyze {

@@ -11,7 +11,8 @@
 #include "files/walk.h"
 
 #define UNIT 64u                  /* pages that are taken together: a quarter of a block */
-#define LEAST (UINT64_C(8) << 20) /* bytes up to which all is encoded */
+#define ALL (UINT64_C(8) << 20)   /* bytes up to which all is encoded */
+#define LEAST (UINT64_C(4) << 20) /* of more, so much at the least, */
 #define MOST (UINT64_C(32) << 20) /* and at the most, */
 #define BLOCK (UINT64_C(1) << 20) /* of the library */
 #define NAME_MOST 200u
@@ -22,6 +23,7 @@ void samples_begin(struct samples *samples, uint64_t bytes) {
     uint64_t budget = bytes / SHARE;
 
     *samples = (struct samples){.most = budget < LEAST ? LEAST : budget > MOST ? MOST : budget};
+    samples->all = samples->most > ALL ? samples->most : ALL;
 }
 
 /* One unit in 2^levels, spread evenly: of two neighbours one stays at each level, now this, now that, as data may have
@@ -101,7 +103,7 @@ int samples_add(struct samples *samples, const struct new_page *page) {
     sample->size += page->size;
     sample->numbers[sample->pages++] = page->number;
     samples->bytes += page->size;
-    while (samples->bytes > samples->most && samples->levels < 63)
+    while (samples->bytes > (samples->levels ? samples->most : samples->all) && samples->levels < 63)
         thin_out(samples);
     return 0;
 }
