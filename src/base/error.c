@@ -3,6 +3,7 @@
 #include "base/printable.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +68,8 @@ int vv_error_sys(struct varve_error *error, int code, const char *format, ...) {
         fill(error, code, format, args);
         va_end(args);
         size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, ": %s", varve_error_text(code));
+        snprintf(error->text + used, sizeof error->text - used, ": %s%s", varve_error_text(code),
+                 code == -ESTALE ? "; is the store's folder still there, and mounted?" : "");
     }
     return code;
 }

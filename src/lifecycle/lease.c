@@ -280,7 +280,7 @@ static int fenced(const struct vv_lease *lease, struct varve_error *error) {
                         generation, lease->name);
     return vv_error(error, VARVE_FENCED,
                     "generation %u of %s no longer has the highest claim: this session was taken for dead, and another "
-                    "one goes on in its place",
+                    "one goes on in its place; end this process",
                     generation, lease->name);
 }
 

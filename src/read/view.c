@@ -184,7 +184,8 @@ int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *erro
     vv_error_clear(&why);
     int now = vv_record_load(view->store, view->name, view->attempt.generation, view->attempt.version, &record, &why);
     if (now == VARVE_FORGOTTEN || now == VARVE_NO_CHECKPOINT)
-        return vv_error(error, VARVE_FORGOTTEN, "%s was forgotten while it was read", text);
+        return vv_error(error, VARVE_FORGOTTEN, "%s was forgotten while it was read; `varve ls` tells what there is",
+                        text);
     if (now < 0)
         return vv_error(error, now, "%s", why.text);
     vv_record_clear(&record);

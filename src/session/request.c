@@ -87,9 +87,8 @@ static int begin_attempt(struct vv_session *session, uint64_t version, struct vv
 static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
     struct varve_error cause = *error;
     vv_error(error, cause.code,
-             "version %" PRIu64 " of %s was not saved: %.400s; earlier checkpoints are as they were, `varve forget` and"
-             " `varve prune` free space",
-             version, session->job.name, cause.text);
+             "version %" PRIu64 " of %s was not saved: %.380s; `varve forget` and `varve prune` free space", version,
+             session->job.name, cause.text);
     error->rank = cause.rank;
 }
 
@@ -329,6 +328,13 @@ static int refuse_fenced(struct vv_session *session, int64_t version, struct var
     return VARVE_FENCED;
 }
 
+/* Why it failed; a full storage says again which version it was. */
+static const char *without_version(const struct vv_request *earlier) {
+    static const char mark[] = " was not saved: ";
+    const char *text = earlier->error.text, *at = strstr(text, mark);
+    return strncmp(text, "version ", 8) == 0 && at ? at + sizeof mark - 1 : text;
+}
+
 /* This call has begun its own checkpoint, or (rc) failed to; it also tells of the one before. */
 static int tell_earlier(const struct vv_request *earlier, int64_t version, int rc, struct varve_error *error) {
     struct varve_error own = *error;
@@ -338,10 +344,8 @@ static int tell_earlier(const struct vv_request *earlier, int64_t version, int r
         error->rank = own.rank;
         return rc;
     }
-    vv_error(error, earlier->result,
-             "version %" PRId64 " was begun, and nothing is missing from it; version %" PRIu64
-             " had failed after its call had returned: %.390s",
-             version, earlier->version, earlier->error.text);
+    vv_error(error, earlier->result, "version %" PRId64 " was begun whole; version %" PRIu64 " had failed: %.390s",
+             version, earlier->version, without_version(earlier));
     error->rank = earlier->error.rank;
     return VARVE_EARLIER_FAILED;
 }

@@ -65,11 +65,12 @@ void vv_file_note_short(struct file_backend *file, int result) {
     if (!means_full(result) || read_capacity(file, &capacity) < 0)
         return;
     capacity.wanted_bytes = file->min_free;
+    capacity.is_quota = result == -EDQUOT;
     note_shortage(file, &capacity);
 }
 
 int vv_file_capacity_check(struct file_backend *file, uint64_t size) {
-    struct file_capacity capacity;
+    struct file_capacity capacity = {0};
     int result = read_capacity(file, &capacity),
         is_whole = faccessat(file->root_fd, FOLDER "/0", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (result < 0)
@@ -92,13 +93,14 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
     if (!is_short)
         return 0;
     int are_inodes_short = capacity.has_inodes && (capacity.inodes == 0 || capacity.inodes < capacity.wanted_inodes);
-    if (are_inodes_short)
+    if (capacity.is_quota)
+        snprintf(text, size, "the disk quota in %.400s is used up", file->root);
+    else if (are_inodes_short)
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
                  capacity.inodes, capacity.wanted_inodes ? capacity.wanted_inodes : 1);
     else
-        snprintf(text, size,
-                 "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free (min_free, reserve)",
-                 file->root, capacity.bytes, capacity.wanted_bytes);
+        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " free, %" PRIu64 " must be (min_free)", file->root,
+                 capacity.bytes, capacity.wanted_bytes);
     return 1;
 }
 

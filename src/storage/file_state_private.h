@@ -96,6 +96,7 @@ struct file_capacity {
     int has_inodes;            /* their number is limited */
     uint64_t inodes;
     uint64_t wanted_bytes, wanted_inodes;
+    int is_quota; /* not the file system is full: the user may have no more */
 };
 
 /* See file_reserve.c. */

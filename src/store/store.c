@@ -83,9 +83,7 @@ int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error)
     char text[512];
     if (!error || (rc != -ENOSPC && rc != -EDQUOT) || !vv_backend_shortage(store->backend, text, sizeof text))
         return rc;
-    size_t used = strlen(error->text);
-    snprintf(error->text + used, sizeof error->text - used, " (%s)", text);
-    return rc;
+    return vv_error(error, rc, "%s", text); /* which object found no room tells nobody anything */
 }
 
 int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, struct varve_error *error) {
@@ -108,6 +106,10 @@ static int read_store_object(struct vv_store *store, struct varve_error *error) 
     if (rc == 0)
         rc = vv_store_object_parse(buf.data, buf.size, &object, error);
     vv_buf_clear(&buf);
+    if (rc == VARVE_UNKNOWN_FORMAT && error) {
+        struct varve_error why = *error;
+        vv_error(error, rc, "%.400s; a newer Varve wrote it: use that one", why.text);
+    }
     if (rc == 0) {
         memcpy(store->id, object.store_id, sizeof store->id);
         store->settings = object.settings;

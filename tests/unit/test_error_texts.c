@@ -1,16 +1,24 @@
 /* The text of every error that a user can cause: what happened, to which object, on which rank, and what to do, in less
  * than 200 characters. Errors of the `varve` command: tests/cli/t0950-errors.t. */
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <varve/varve_comm.h>
+#include <varve/varve_inspect.h>
 
 #include "base/bytes.h"
+#include "base/fault.h"
+#include "base/hash.h"
 #include "folder.h"
+#include "format/object.h"
 #include "storage/storage.h"
 #include "test.h"
 #include "thread_group.h"
@@ -39,9 +47,22 @@ static void has(const struct varve_error *error, const char *part) {
         fail_msg("\"%s\" does not have \"%s\"", error->text, part);
 }
 
+/* Codes whose texts were looked at, for the last test. */
+static int tried[128];
+static size_t tried_count;
+
+static void note_tried(int code) {
+    assert_true(tried_count < sizeof tried / sizeof tried[0]);
+    for (size_t i = 0; i < tried_count; i++)
+        if (tried[i] == code)
+            return;
+    tried[tried_count++] = code;
+}
+
 /* what: happened; which: object; todo: for the user. */
 static void tells(const struct varve_error *error, int code, int rank, const char *what, const char *which,
                   const char *todo) {
+    note_tried(code);
     if (error->code != code || error->rank != rank || strlen(error->text) >= LONGEST)
         fail_msg("code %d (not %d), rank %d (not %d), %zu characters: %s", error->code, code, error->rank, rank,
                  strlen(error->text), error->text);
@@ -475,6 +496,273 @@ static void errors_of_one_rank_are_told_by_all(void **unused) {
     ranks_tell(ranks, 2, VARVE_DISAGREED, 0, "do not make the same call", "varve_checkpoint", "in the same order");
 }
 
+/* ---- storage that is full, gone, encrypted or of somebody else ---- */
+
+/* A store in a folder, with version 1 of a region that every later version has to store again. */
+static uint8_t page[4096];
+
+static struct varve_session *open_file(const char *settings) {
+    struct varve_options options = {sizeof options, settings, be_silent, NULL};
+    struct varve_session *s = NULL;
+    struct varve_error error = {0};
+    if (varve_open(inside("ck"), "job", &options, &s, &error) != 0)
+        fail_msg("open: %s", error.text);
+    assert_int_equal(varve_protect(s, "page", page, sizeof page), 0);
+    return s;
+}
+
+static void save_page(struct varve_session *s, int64_t version) {
+    page[0]++;
+    assert_int_equal(varve_checkpoint(s, version), 0);
+    assert_int_equal(varve_wait(s), 0);
+}
+
+static void storage_that_is_full(void **unused) {
+    (void)unused;
+    struct varve_session *s = open_file("capture=sync,min_free=900T");
+    session_tells(s, varve_checkpoint(s, 1), -ENOSPC, "version 1 of job was not saved: bytes are short", inside("ck"),
+                  "`varve forget` and `varve prune` free space");
+    assert_int_equal(varve_close(s), -ENOSPC);
+    s = open_file("min_free=900T");
+    assert_int_equal(varve_checkpoint(s, 2), 0);
+    struct varve_stats stats = {.size = sizeof stats};
+    do
+        assert_int_equal(varve_stats_get(s, &stats), 0);
+    while (stats.result == -EINPROGRESS);
+    int rc = varve_checkpoint(s, 3);
+    assert_int_equal(rc, VARVE_EARLIER_FAILED);
+    note_tried(rc);
+    tells(varve_session_error(s), -ENOSPC, 0, "version 3 was begun whole; version 2 had failed: bytes are short",
+          inside("ck"), "`varve forget` and `varve prune` free space");
+    varve_close(s);
+}
+
+#ifdef VARVE_FAULTS
+static void a_quota_that_is_used_up(void **unused) {
+    (void)unused;
+    struct varve_session *s = open_file("capture=sync,min_free=0");
+    save_page(s, 1);
+    page[0]++;
+    vv_fault_set("backend.file.before_link=error:122");
+    int rc = varve_checkpoint(s, 2);
+    vv_fault_set(NULL);
+    session_tells(s, rc, -EDQUOT, "version 2 of job was not saved: the disk quota", inside("ck"),
+                  "`varve forget` and `varve prune` free space");
+    varve_close(s);
+}
+#endif
+
+static void a_folder_that_is_gone(void **unused) {
+    (void)unused;
+    char away[128];
+    struct varve_session *s = open_file("capture=sync,min_free=0");
+    save_page(s, 1);
+    snprintf(away, sizeof away, "%s", inside("away"));
+    assert_int_equal(rename(inside("ck"), away), 0);
+    page[0]++;
+    session_tells(s, varve_checkpoint(s, 2), -ESTALE, "Stale file handle", "n/job/", "still there, and mounted?");
+    session_tells(s, varve_restart(s, 1, NULL), -ESTALE, "Stale file handle", "n/job/", "still there, and mounted?");
+    varve_close(s);
+}
+
+/* The head of the object `varve` says something else from now on, and its sum is right. */
+static void forge_store(size_t at, uint16_t value) {
+    struct varve_backend *backend;
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    assert_int_equal(vv_backend_open(URI, NULL, &backend, NULL), 0);
+    assert_int_equal(vv_backend_get_all(backend, "varve", 1 << 20, &buf), 0);
+    vv_put16(buf.data + at, value);
+    vv_put64(buf.data + 88, vv_sum64(buf.data, 88));
+    assert_int_equal(vv_backend_replace(backend, "varve", buf.data, buf.size), 0);
+    vv_buf_clear(&buf);
+    vv_backend_close(backend);
+}
+
+static void stores_of_others(void **unused) {
+    (void)unused;
+    save_one();
+    forge_store(8, VV_FORMAT_VERSION + 1);
+    open_tells(URI, "job", NULL, VARVE_UNKNOWN_FORMAT, "format version is 2, this program knows 1", URI,
+               "a newer Varve");
+    forge_store(8, VV_FORMAT_VERSION);
+    forge_store(10, VV_KIND_SEALED);
+    open_tells(URI, "job", NULL, VARVE_KEY, "is encrypted", URI, "file:PATH, env:NAME or command:TEXT");
+}
+
+/* With the cipher, where it was built. */
+static void keys_that_do_not_fit(void **unused) {
+    (void)unused;
+    struct varve_options options = {sizeof options, "encrypt=on,key=env:TEXTS_KEY", be_silent, NULL};
+    struct varve_session *s = NULL;
+    struct varve_error error = {0};
+    setenv("TEXTS_KEY", "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", 1);
+    int rc = varve_open(URI, "job", &options, &s, &error);
+    if (rc == VARVE_UNSUPPORTED)
+        skip();
+    assert_int_equal(rc, 0);
+    varve_close(s);
+    open_tells(URI, "job", NULL, VARVE_KEY, "is encrypted", URI, "file:PATH, env:NAME or command:TEXT");
+    setenv("TEXTS_KEY", "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", 1);
+    open_tells(URI, "job", "key=env:TEXTS_KEY", VARVE_KEY, "with another key", "the store texts",
+               "key=file:PATH, env:NAME or command:TEXT gives another");
+    vv_mem_drop("texts");
+    save_one();
+    open_tells(URI, "job", options.settings, VARVE_KEY, "has no keys: it is not encrypted", "the store texts",
+               "give another folder");
+}
+
+/* ---- others, who take the name or the checkpoint away ---- */
+
+static int forget_meanwhile(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct varve_which which = {"job", 0, 1};
+    struct varve_prune_result result = {0};
+    struct varve_store *store;
+    struct varve_error error;
+    (void)offset, (void)size, (void)total;
+    if (data || (*(int *)arg)++)
+        return 0;
+    assert_int_equal(varve_store_open(URI, NULL, &store, &error), 0);
+    assert_int_equal(varve_store_forget(store, &which, &error), 0);
+    assert_int_equal(varve_store_prune(store, "job", 0, NULL, NULL, &result, &error), 0);
+    varve_store_close(store);
+    return 0;
+}
+
+static void a_checkpoint_that_is_forgotten(void **unused) {
+    (void)unused;
+    const struct varve_which which = {"job", 0, 1};
+    struct varve_store *store;
+    struct varve_error error = {0};
+    int count = 0;
+    save_one();
+    assert_int_equal(varve_store_open(URI, NULL, &store, &error), 0);
+    assert_int_equal(varve_store_read(store, &which, 0, "a", 1, forget_meanwhile, &count, &error), VARVE_FORGOTTEN);
+    tells(&error, VARVE_FORGOTTEN, -1, "was forgotten while it was read", "version 1", "`varve ls` tells");
+    varve_store_close(store);
+}
+
+#define SHORT_LIFE "capture=sync,min_free=0,beat_seconds=1,dead_seconds=2"
+
+/* Stopped for longer than dead_seconds, as a laptop's lid or a debugger does it. */
+static void be_stopped(struct varve_error *error) {
+    struct varve_session *s = open_file(SHORT_LIFE);
+    save_page(s, 1);
+    raise(SIGSTOP);
+    page[0]++;
+    varve_checkpoint(s, 2);
+    *error = *varve_session_error(s);
+    _exit(0);
+}
+
+static void a_name_that_is_taken(void **unused) {
+    (void)unused;
+    int status;
+    struct varve_error *error = mmap(NULL, sizeof *error, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    assert_true(error != MAP_FAILED && child >= 0);
+    if (child == 0)
+        be_stopped(error);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    struct varve_session *s = open_file(SHORT_LIFE); /* waits until it counts as dead */
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    tells(error, VARVE_FENCED, 0, "taken for dead", "of job", "end this process");
+    munmap(error, sizeof *error);
+    varve_close(s);
+}
+
+/* ---- none is left out ---- */
+
+/* Codes of the headers that have no case above. */
+static const struct {
+    const char *name, *why;
+} left_out[] = {
+    {"EAGAIN", "is for who writes a backend"},
+    {"EBADMSG", "is for who writes a cipher"},
+    {"ECONNRESET", "is for who writes a backend"},
+    {"EEXIST", "is for who writes a backend"},
+    {"EINPROGRESS", "is no failure"},
+    {"EINTR", "is what the program's own functions return"},
+    {"ENODEV", "needs a device: tests/device"},
+    {"ENOTSUP", "needs a kernel or a build that lacks something: tests/capture"},
+    {"ESRCH", "is for who writes a backend"},
+    {"ETIMEDOUT", "is for who writes a backend"},
+};
+
+static int was_tried(const char *name) {
+    for (size_t i = 0; i < tried_count; i++)
+        if (strcmp(varve_error_name(tried[i]), name) == 0)
+            return 1;
+    return 0;
+}
+
+static const char *reason_of(const char *name) {
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        if (strcmp(left_out[i].name, name) == 0)
+            return left_out[i].why;
+    return NULL;
+}
+
+static void must_be_tried(const char *name) {
+    const char *why = reason_of(name);
+#ifndef VARVE_FAULTS
+    if (strcmp(name, "EDQUOT") == 0)
+        return; /* nobody can be told to use up a quota */
+#endif
+    if (why && was_tried(name))
+        fail_msg("%s is tried, although it is said that it %s", name, why);
+    if (!why && !was_tried(name))
+        fail_msg("no test looks at the text of %s", name);
+}
+
+/* Every -ENAME in the text. */
+static size_t names_must_be_tried(const char *text) {
+    size_t count = 0;
+    for (const char *at = strstr(text, "-E"); at; at = strstr(at + 1, "-E")) {
+        char name[32];
+        size_t size = 0;
+        while (size < sizeof name - 1 && (isupper((unsigned char)at[size + 1]) || isdigit((unsigned char)at[size + 1])))
+            name[size] = at[size + 1], size++;
+        name[size] = 0;
+        if (size < 3)
+            continue;
+        must_be_tried(name);
+        count++;
+    }
+    return count;
+}
+
+static size_t header_must_be_tried(const char *name) {
+    char path[1024];
+    static char text[1 << 20];
+    snprintf(path, sizeof path, HEADERS "/%s", name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return names_must_be_tried(text);
+}
+
+static void every_code_was_tried(void **unused) {
+    (void)unused;
+    size_t count = 0;
+#define TRY(name, number, sentence) must_be_tried(#name);
+    VARVE_ERROR_MAP(TRY)
+#undef TRY
+    DIR *headers = opendir(HEADERS);
+    assert_non_null(headers);
+    for (const struct dirent *entry; (entry = readdir(headers));)
+        if (entry->d_name[0] != '.')
+            count += header_must_be_tried(entry->d_name);
+    closedir(headers);
+    assert_true(count > 20);
+    must_be_tried("EDQUOT"); /* like ENOSPC, and in no header */
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        assert_false(was_tried(left_out[i].name));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(settings_that_are_wrong, make_folder, forget),
@@ -487,6 +775,16 @@ int main(void) {
         cmocka_unit_test_setup_teardown(restarts_in_a_wrong_order, make_folder, forget),
         cmocka_unit_test_setup_teardown(what_cannot_be_read, make_folder, forget),
         cmocka_unit_test_setup_teardown(errors_of_one_rank_are_told_by_all, make_folder, forget),
+        cmocka_unit_test_setup_teardown(storage_that_is_full, make_folder, forget),
+#ifdef VARVE_FAULTS
+        cmocka_unit_test_setup_teardown(a_quota_that_is_used_up, make_folder, forget),
+#endif
+        cmocka_unit_test_setup_teardown(a_folder_that_is_gone, make_folder, forget),
+        cmocka_unit_test_setup_teardown(stores_of_others, make_folder, forget),
+        cmocka_unit_test_setup_teardown(keys_that_do_not_fit, make_folder, forget),
+        cmocka_unit_test_setup_teardown(a_checkpoint_that_is_forgotten, make_folder, forget),
+        cmocka_unit_test_setup_teardown(a_name_that_is_taken, make_folder, forget),
+        cmocka_unit_test(every_code_was_tried), /* the last */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
