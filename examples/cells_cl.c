@@ -1,10 +1,10 @@
 /* A program whose data lives on an OpenCL device: it counts in a large buffer there, and takes a checkpoint every 10
  * steps. The device finds what changed; only that comes to the host.
  *
- *     cells_cl STORE [MEBIBYTES [STEPS]]
+ *     cells_cl STORE [MEBIBYTES [STEPS [FILE]]]
  *
  * Kill it at any time and start it again: it goes on from the last checkpoint. What every cell must be after a step is
- * known, so it is checked after a restart, and at the end. */
+ * known, so it is checked after a restart, and at the end. FILE gets the cells as they are then. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,8 +87,8 @@ static void compute(struct device *device, int64_t step) {
     check(clEnqueueNDRangeKernel(device->queue, kernel, 1, NULL, &device->count, NULL, 0, NULL, NULL), "run");
 }
 
-/* Ends the program if a cell is not what it must be. */
-static void verify(struct device *device, int64_t step) {
+/* Ends the program if a cell is not what it must be. out: gets them, or NULL. */
+static void verify(struct device *device, int64_t step, FILE *out) {
     cl_uint *cells = malloc(PIECE);
     if (!cells)
         exit(1);
@@ -102,9 +102,26 @@ static void verify(struct device *device, int64_t step) {
                 fprintf(stderr, "cells_cl: after step %" PRId64 " cell %zu is wrong\n", step, at + i);
                 exit(1);
             }
+        if (out && fwrite(cells, sizeof *cells, count, out) != count) {
+            perror("cells_cl: the file of the cells");
+            exit(1);
+        }
     }
     free(cells);
     printf("all %zu cells are as they must be after step %" PRId64 "\n", device->count, step);
+}
+
+static void verify_last(struct device *device, int64_t step, const char *path) {
+    FILE *out = path ? fopen(path, "wb") : NULL;
+    if (path && !out) {
+        perror(path);
+        exit(1);
+    }
+    verify(device, step, out);
+    if (out && fclose(out) != 0) {
+        perror(path);
+        exit(1);
+    }
 }
 
 static int fail(struct varve_session *session) {
@@ -134,7 +151,7 @@ int main(int argc, char **argv) {
     int64_t step = -1, last = argc > 3 ? atoll(argv[3]) : 30;
     size_t bytes = (argc > 2 ? strtoull(argv[2], NULL, 10) : 512) << 20;
     if (argc < 2 || argv[1][0] == '-' || bytes == 0) {
-        fprintf(stderr, "usage: cells_cl STORE [MEBIBYTES [STEPS]]\n");
+        fprintf(stderr, "usage: cells_cl STORE [MEBIBYTES [STEPS [FILE]]]\n");
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* who looks through a pipe wants to see it, too */
@@ -150,7 +167,7 @@ int main(int argc, char **argv) {
         return fail(session);
     if (rc == 0) {
         printf("restarted from step %" PRId64 "\n", step);
-        verify(&device, step);
+        verify(&device, step, NULL);
     } else {
         printf("first run; the kernels are compiled now\n");
         compute(&device, -1);
@@ -163,7 +180,7 @@ int main(int argc, char **argv) {
             return fail(session);
         tell(session);
     }
-    verify(&device, step - 1);
+    verify_last(&device, step - 1, argc > 4 ? argv[4] : NULL);
     rc = varve_close(session);
     close_device(&device);
     return rc == 0 ? 0 : 1;

@@ -2,6 +2,7 @@
 disturbed.
 
     kill.py --varve VARVE [--runs N] [--seed S] PROGRAM ARGUMENT...     it is run as PROGRAM ARGUMENT... --out FILE STORE
+    kill.py --varve VARVE [...] PROGRAM ARGUMENT... OUT ...             STORE and OUT among the arguments are the store and that FILE
     kill.py --varve VARVE --line PATTERN [...] PROGRAM ARGUMENT...      STORE among the arguments is the store; what is compared is
                                                                         the last line it prints that matches
 
@@ -21,8 +22,8 @@ import time
 def start(options, words, place, number):
     out, store = os.path.join(place, "out%d" % number), os.path.join(place, "store")
     log = open(os.path.join(place, "log%d" % number), "w+")
-    if options.line:
-        words = [store if word == "STORE" else word for word in words]
+    if options.line or "OUT" in words:
+        words = [{"STORE": store, "OUT": out}.get(word, word) for word in words]
     else:
         words = words + ["--out", out, store]
     return subprocess.Popen(words, stdout=log, stderr=log), out, log.name
