@@ -12,11 +12,12 @@
 
 #define UNIT 64u                  /* pages that are taken together: a quarter of a block */
 #define ALL (UINT64_C(8) << 20)   /* bytes up to which all is encoded */
-#define LEAST (UINT64_C(4) << 20) /* of more, so much at the least, */
+#define LEAST (UINT64_C(2) << 20) /* of more, so much at the least, */
 #define MOST (UINT64_C(32) << 20) /* and at the most, */
 #define BLOCK (UINT64_C(1) << 20) /* of the library */
 #define NAME_MOST 200u
-#define SHARE 64 /* otherwise one byte in so many */
+#define NAME_BYTES 16u /* of a chunk, in a pack */
+#define SHARE 128      /* otherwise one byte in so many */
 #define SETTINGS "keep=all,codec=size,capture=sync,dedup=local,staging=16M,aggregate=off,copies=1"
 
 void samples_begin(struct samples *samples, uint64_t bytes) {
@@ -254,6 +255,8 @@ int samples_encode(struct samples *samples, struct analyze_look *look, struct va
         sum.metadata += outcome.metadata;
         sum.chunks += outcome.chunks;
     }
-    look->all.metadata = scale(sum.metadata, look->all.sampled, look->all.fresh);
+    /* Names of chunks grow with the data; what else is written is there once, however small the sample is. */
+    uint64_t names = sum.chunks * NAME_BYTES < sum.metadata ? sum.chunks * NAME_BYTES : sum.metadata;
+    look->all.metadata = sum.metadata - names + scale(names, look->all.sampled, look->all.fresh);
     return rc;
 }
