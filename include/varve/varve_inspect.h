@@ -244,6 +244,8 @@ struct varve_store_totals {
     uint64_t bytes_protected; /* what the checkpoints would be without deduplication and compression */
     uint64_t bytes_stored;
     uint64_t bytes_metadata;
+    uint64_t storage_free; /* bytes that this user may still take there; UINT64_MAX: it does not tell */
+    uint64_t min_free;     /* the setting: a session with the same one stores no data when less is free */
 };
 VARVE_API int varve_store_stats(struct varve_store *store, const char *name, struct varve_store_totals *out,
                                 struct varve_error *error);

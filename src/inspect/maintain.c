@@ -93,6 +93,9 @@ int varve_store_stats(struct varve_store *store, const char *name, struct varve_
                "checkpoints hold and brought on "
                "all nodes");
     }
+    if (vv_backend_space(walk.backend, &totals.storage_free) < 0)
+        totals.storage_free = UINT64_MAX;
+    totals.min_free = store->settings.min_free;
     *out = totals;
     return 0;
 }

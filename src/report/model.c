@@ -306,8 +306,8 @@ int report_load(struct report *report, struct varve_store *store, const char *na
         return rc;
     if (report->life_count == 0)
         return files_error(error, VARVE_NO_CHECKPOINT,
-                           "no session has left a log of \"%s\": it is written when a session is closed, and some "
-                           "seconds after a checkpoint; `varve ls` lists all names",
+                           "no session has left a log of \"%s\": it is written some seconds after a checkpoint and at "
+                           "the end, but not on a full storage (`varve stats`); `varve ls` lists all names",
                            name);
     look_at_holder(report, store);
     report_finish(report);

@@ -28,6 +28,10 @@ static void stats_json(const struct varve_store_totals *totals) {
     json_u64("bytes_stored", totals->bytes_stored);
     json_u64("bytes_metadata", totals->bytes_metadata);
     json_number("ratio", ratio_of(totals));
+    if (totals->storage_free != UINT64_MAX) {
+        json_u64("storage_free", totals->storage_free);
+        json_u64("min_free", totals->min_free);
+    }
     json_end();
 }
 
@@ -35,6 +39,20 @@ static void put_size(const char *what, uint64_t bytes, const char *remark) {
     char size[SIZE_CAPACITY];
     text_size(size, bytes);
     printf("%-12s %10s  %s\n", what, size, remark);
+}
+
+/* Why a checkpoint may have found no room: a job that has died of that leaves no log. */
+static void tell_room(const struct varve_store_totals *totals) {
+    char least[SIZE_CAPACITY], remark[128];
+
+    if (totals->storage_free == UINT64_MAX)
+        return;
+    text_size(least, totals->min_free);
+    snprintf(remark, sizeof remark,
+             totals->storage_free < totals->min_free ? "of the storage: less than %s (min_free), so nothing is saved"
+                                                     : "of the storage; programs leave %s of it (min_free)",
+             least);
+    put_size("free", totals->storage_free, remark);
 }
 
 static void tell_text(const struct varve_store_totals *totals) {
@@ -46,6 +64,7 @@ static void tell_text(const struct varve_store_totals *totals) {
     put_size("on storage", totals->bytes, "all objects, also those that prune would remove");
     if (totals->bytes && totals->checkpoints)
         printf("%-12s %10.1f  protected over on storage\n", "ratio", ratio_of(totals));
+    tell_room(totals);
 }
 
 /* ---- of each name ---- */
@@ -157,7 +176,8 @@ const struct command command_stats = {
         "Count checkpoints, objects and bytes of a store, or of one name in it. Then, for each name: what its "
         "checkpoints\n"
         "need (live), what they keep on storage, how much of that is waste, on how many attempts with how many packs\n"
-        "the newest one depends, and what `varve prune` would free.\n\n"
+        "the newest one depends, and what `varve prune` would free. And how much of the storage is free: with less\n"
+        "than the setting min_free no checkpoint is stored.\n\n"
         "example: varve stats /scratch/ck\n",
     .most_args = 1,
     .run = run_stats,

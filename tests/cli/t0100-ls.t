@@ -63,6 +63,12 @@ json 'lines[-1]["bytes_stored"] <= lines[-1]["bytes"] and lines[-1]["checkpoints
 check "objects" test "$(find ck -type f ! -path 'ck/tmp/*' ! -path 'ck/.reserve,/*' | wc -l)" -eq "$("$PYTHON" -c 'import json; print(json.loads(open("out").readlines()[-1])["objects"])')"
 run 0 stats ck heat
 has out '^checkpoints  *3$'
+# Why nothing is saved on a full storage.
+has out '^free .* of the storage; programs leave 16.0 MiB of it (min_free)$'
+VARVE_MIN_FREE=1000000000G run 0 stats ck
+has out '^free .* of the storage: less than .* (min_free), so nothing is saved$'
+VARVE_MIN_FREE=3M run 0 stats ck --json
+json 'lines[-1]["min_free"] == 3 << 20 and 0 < lines[-1]["storage_free"] < 1 << 60'
 run 1 stats ck nobody
 
 check "a second life" "$MAKE_STORE" --again "$WORK/ck" heat

@@ -93,7 +93,7 @@ tells 1 'what to forget' forget 'Give NAME@VERSION, or NAME --keep-last N' forge
 
 # Jobs, logs and files.
 tells 1 'no session has it open' heat 'its last session has ended' trigger ck heat
-tells 1 'no session has left a log' '"nobody"' '`varve ls` lists all names' report ck nobody
+tells 1 'no session has left a log' '"nobody"' 'not on a full storage (`varve stats`); `varve ls` lists all names' report ck nobody
 tells 1 'is there already' '^varve: there' 'choose another file' report ck heat -o there
 tells 1 'where to' where 'Give --to ADDRESS, or set tiers' flush ck heat
 tells 1 'cannot look at' nofile 'No such file' import ck files nofile
