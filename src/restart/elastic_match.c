@@ -132,7 +132,8 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
         if (array.dim[i].global != ours->dim[i].global)
             return vv_error(error, VARVE_MISMATCH,
                             "region %s: dimension %u of the whole array has %" PRIu64 " elements in what rank %u has "
-                            "stored, and %" PRIu64 " in what is protected; if it is a list, say VARVE_JOINED",
+                            "stored, and %" PRIu64 " in what is protected; say where each rank's part lies, or "
+                            "VARVE_JOINED if it is a list",
                             stored->name, i, (uint64_t)array.dim[i].global, owner, (uint64_t)ours->dim[i].global);
     if (vv_array_check(&array, stored->name, error) != 0 || vv_array_bytes(&array) != stored->length)
         return vv_error(error, VARVE_MISMATCH, "region %s: what rank %u has stored is not the array that it says",

@@ -62,6 +62,15 @@ static void a_list_of_another_length_is_refused(void **state) {
         .step = RESTART, .cut = moved_cut_of(1, 4, 1, 1), .is_told = 1, .is_short = 1, .code = VARVE_MISMATCH});
 }
 
+/* Also met where every rank protects its own part without a word on the whole. */
+static void another_whole_is_refused(void **state) {
+    struct cut rows = {.dims = 2, .size = {64, 64}, .grid = {4, 1, 1}};
+    struct cut more = {.dims = 2, .size = {66, 64}, .grid = {3, 1, 1}};
+    (void)state;
+    refuses(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1}, more,
+            "and 66 in what is protected; say where each rank's part lies, or VARVE_JOINED if it is a list");
+}
+
 /* What was never stored is missed, and what was asked for in another way is not put back by rank. */
 static void nothing_is_restored_by_halves(void **state) {
     struct cut rows = {.dims = 2, .size = {64, 64}, .grid = {4, 1, 1}};
@@ -337,6 +346,7 @@ int main(void) {
         TEST(what_is_there_twice_must_be_equal),
         TEST(what_is_missing_is_named),
         TEST(a_list_of_another_length_is_refused),
+        TEST(another_whole_is_refused),
         TEST(nothing_is_restored_by_halves),
         TEST(what_does_not_fit_is_refused),
         TEST(other_totals_are_told),
