@@ -120,7 +120,7 @@ def test_in_place_without_a_copy(ck):
     (np.ma.masked_equal(np.arange(3), 1), TypeError, "region x: a masked array"),
     (np.broadcast_to(np.zeros(3), (2, 3)), BufferError, "region x: "),
     (np.array([object()]), TypeError, "region x: .*pointers"),
-    ([1, 2, 3], TypeError, "region x: a list has no memory"),
+    ([1, 2, 3], TypeError, "region x: a list has no memory.*protect_object"),
     (5, TypeError, "region x: a int has no memory"),
 ])
 def test_refused_by_name(ck, memory, kind, text):

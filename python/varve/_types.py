@@ -57,7 +57,7 @@ def numpy_of(name: str, memory: Any) -> np.ndarray:
             view = memoryview(memory)
         except TypeError:
             raise TypeError(f"region {name}: a {type(memory).__name__} has no memory to protect; give a NumPy array, "
-                            "or another object with the buffer protocol") from None
+                            "or save it as bytes with protect_object") from None
         array = np.asarray(view)
     if array.dtype.hasobject:
         raise TypeError(f"region {name}: its elements are Python objects, so its memory holds only pointers")
