@@ -85,6 +85,15 @@ int vv_file_capacity_check(struct file_backend *file, uint64_t size) {
     return -ENOSPC;
 }
 
+/* The bound that was met; without one the file system had no room for the next bytes. */
+static void tell_bytes(const struct file_backend *file, const struct file_capacity *capacity, char *text, size_t size) {
+    int length = snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " free", file->root, capacity->bytes);
+    if (length < 0 || (size_t)length >= size || capacity->bytes >= capacity->wanted_bytes)
+        return;
+    snprintf(text + length, size - (size_t)length, ", %" PRIu64 " must be (%s)", capacity->wanted_bytes,
+             capacity->wanted_bytes > file->min_free ? "min_free, and a reserve" : "min_free");
+}
+
 int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
     pthread_mutex_lock(&file->reserve.lock);
     struct file_capacity capacity = file->reserve.shortage;
@@ -99,8 +108,7 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
                  capacity.inodes, capacity.wanted_inodes ? capacity.wanted_inodes : 1);
     else
-        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " free, %" PRIu64 " must be (min_free)", file->root,
-                 capacity.bytes, capacity.wanted_bytes);
+        tell_bytes(file, &capacity, text, size);
     return 1;
 }
 

@@ -20,6 +20,7 @@ one_kind() {
         last=$((last + 1))
     done
     grep -q "are short in $work/small/ck" "$work/out" || { cat "$work/out"; echo "the reason is not told"; exit 1; }
+    ! grep -q "free, 0 must be" "$work/out" || { cat "$work/out"; echo "this is no reason"; exit 1; }
     [ $last -gt 4 ] || { cat "$work/out"; echo "only $last imports"; exit 1; }
     cat /dev/zero >"$work/small/others/zeros" 2>/dev/null || true
     for i in $(seq 500); do : >"$work/small/others/$i" || break; done 2>/dev/null
