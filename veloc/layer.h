@@ -28,7 +28,9 @@ struct name {
     int has_file; /* the session has FILE_REGION */
     int *bad;     /* versions that were found damaged in this run, and not stored anew */
     size_t bad_count;
-    int is_in_flight;       /* a checkpoint was begun, and what became of it was not asked yet */
+    int newest;             /* the version that was given to varve_checkpoint last */
+    int is_in_flight;       /* it was begun, and what became of it was not asked yet */
+    int is_told;            /* it has failed, and a call has said so */
     int has_earlier_failed; /* one before the last: VELOC_Checkpoint_wait says so once */
     char *file;             /* of the checkpoint in flight, in scratch, or NULL */
     int tried;              /* the version whose restart has begun last, or -1 */

@@ -192,6 +192,8 @@ int VELOC_Finalize(int drain) {
     vl_close_phase(&vl_layer.saving);
     vl_file_remove(&vl_layer.restoring);
     vl_close_phase(&vl_layer.restoring);
+    for (size_t i = 0; i < vl_layer.name_count; i++)
+        vl_layer.names[i]->is_told = 0; /* the last word: the newest checkpoint is there, or not */
     if (VELOC_Checkpoint_wait() != VELOC_SUCCESS)
         rc = VELOC_FAILURE;
     for (size_t i = 0; i < vl_layer.name_count; i++) {

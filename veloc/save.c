@@ -9,14 +9,13 @@
 
 /* It is known what became of the last checkpoint. The file of one that failed stays: nothing else has its bytes. */
 static int settle(const char *call, struct name *name, int rc) {
-    struct varve_stats stats = {.size = sizeof stats};
-    varve_stats_get(name->session, &stats);
     if (rc >= 0 && name->file)
         unlink(name->file);
     free(name->file);
     name->file = NULL;
     name->is_in_flight = 0;
-    return vl_result(call, name, (int)stats.version, rc);
+    name->is_told = rc < 0;
+    return vl_result(call, name, name->newest, rc);
 }
 
 static void settle_earlier(struct name *name, int rc) {
@@ -102,6 +101,7 @@ static void unmark_bad(struct name *name, int version) {
 static int store(const char *call, struct phase *phase) {
     struct name *name = phase->name;
     vl_settle_earlier(name);
+    name->newest = phase->version;
     int rc = varve_checkpoint(name->session, phase->version);
     if (rc == 0 && vl_layer.is_sync) {
         rc = varve_wait(name->session);
@@ -109,6 +109,7 @@ static int store(const char *call, struct phase *phase) {
         name->is_in_flight = 1;
         name->file = phase->has_file ? strdup(phase->file) : NULL; /* without memory VELOC_Cleanup removes it */
     }
+    name->is_told = rc < 0;
     if (rc == 0)
         unmark_bad(name, phase->version);
     return vl_result(call, name, phase->version, rc);
@@ -150,13 +151,15 @@ int VELOC_Checkpoint(const char *name, int version) {
 
 /* ---- waiting ---- */
 
+/* As VELOC, a failure is told once: a program may save only after a wait that succeeds. */
 int VELOC_Checkpoint_wait(void) {
     int rc = VELOC_SUCCESS;
     if (!vl_layer.is_open || vl_layer.saving.name)
         return vl_fail("VELOC_Checkpoint_wait", "VELOC_Init and VELOC_Checkpoint_end come first");
     for (size_t i = 0; i < vl_layer.name_count; i++) {
         struct name *name = vl_layer.names[i];
-        if (name->session && settle("VELOC_Checkpoint_wait", name, varve_wait(name->session)) != VELOC_SUCCESS)
+        if (name->session && !name->is_told &&
+            settle("VELOC_Checkpoint_wait", name, varve_wait(name->session)) != VELOC_SUCCESS)
             rc = VELOC_FAILURE;
         if (name->has_earlier_failed) {
             if (vl_is_teller())

@@ -29,6 +29,7 @@ trouble() {
     [ $code -eq 77 ] && exit 77
     [ $code -eq 0 ] || fail "ended with $code"
     [ "$(grep -c ': all calls$' "$work/trouble.log")" -eq 2 ] || fail "a rank is missing"
+    [ "$3" != later ] || grep -q 'VELOC_Checkpoint_wait: heat@52: .*seal: ' "$work/trouble.log" || fail "it is not told why"
 }
 
 single() {

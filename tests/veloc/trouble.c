@@ -202,12 +202,18 @@ static void later(void) {
     limit(RLIMIT_FSIZE, before.rlim_cur);
     IS(save(50), OK);
     IS(VELOC_Checkpoint_wait(), OK); /* 40 was told */
+    save_in_vain(52);
+    IS(VELOC_Checkpoint_wait(), BAD);
+    IS(VELOC_Checkpoint_wait(), OK); /* or who saves only after a wait would never save again */
+    limit(RLIMIT_FSIZE, before.rlim_cur);
+    IS(save(54), OK);
+    IS(VELOC_Checkpoint_wait(), OK);
     save_in_vain(60);
     usleep(1500000);
     limit(RLIMIT_FSIZE, before.rlim_cur);
     IS(save(70), OK);
     IS(VELOC_Restart_test("heat", 0), 70); /* it waits for what is in flight */
-    IS(VELOC_Restart_test("heat", 69), 50);
+    IS(VELOC_Restart_test("heat", 69), 54);
     IS(VELOC_Finalize(1), BAD); /* 60 */
 }
 
