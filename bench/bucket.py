@@ -3,15 +3,16 @@
 
     sudo bash tests/s3/with-radosgw.sh DIR python3 bench/bucket.py [--size MIB] [--steps N] [--rounds N] BENCH_PUT FOLDER
 
-Ceph and its S3 server run on this machine, and keep their objects in memory. By turns, each in a process of its own:
+Ceph and its S3 server run on this machine, and keep their objects in memory, 2 GiB at most: what was removed stays there
+for hours. By turns, each in a process of its own:
 
-  put      bench-put: one object of MIB (256) of noise, in parts of 8 MiB, eight at a time
-  bucket   a program that saves MIB of noise, all new in each of N (4) steps, into the bucket; keep=2
+  put      bench-put: one object of MIB (96) of noise, in parts of 8 MiB, eight at a time
+  bucket   a program that saves MIB of noise, all new in each of N (3) steps, into the bucket; keep=2
   folder   the same into a folder on FOLDER
 
 The JSON object has medians of all steps but the first of each round: `put`, and of both programs `safe`, seconds from
 the call of varve_checkpoint until it is durable, and `blocked`, inside of the call; then ratios. `objects` are new
-objects of a checkpoint in the bucket, and new files in the folder. `requests` are those of a step, by method, as the
+objects of a checkpoint in the bucket. `requests` are those of a step, by method, as the
 server has logged them; `usd_per_gb` what these cost for each GB stored at the prices below. LIBVARVE names the folder of
 libvarve.so."""
 import argparse
@@ -34,7 +35,7 @@ LINE = re.compile(r'"([A-Z]+) (/bkt\S*) HTTP/1.1" (\d+)')
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("--size", 256), ("--steps", 4), ("--rounds", 3)):
+    for name, value in (("--size", 96), ("--steps", 3), ("--rounds", 2)):
         parser.add_argument(name, type=int, default=value)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("bench_put")
@@ -88,10 +89,6 @@ def count_requests(log, since):
             if status == "200" and (method == "PUT" and "partNumber" not in target or method == "POST" and "uploadId" in target):
                 counts["objects"] += 1
     return counts
-
-
-def count_files(folder):
-    return {path for path in pathlib.Path(folder).rglob("*") if path.is_file()}
 
 
 def main():
