@@ -5,8 +5,9 @@
  * in the thread that makes a collective call: then the commit waits for the next such call (test, wait, checkpoint,
  * restart, close). If the job dies before, all parts are stored, and the next life adopts them.
  *
- * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (heartbeat, forget,
- * prune) goes on behind, and the next call that begins, chooses or ends anything waits for it. */
+ * Where the commit is ours, whoever asks is told as soon as the record is durable. The upkeep that follows (heartbeat,
+ * forget, prune) goes on behind, and the next call that begins, chooses or ends anything waits for it. Nodes with a
+ * storage each agree on what they forget, so there everybody waits for the upkeep. */
 #include <errno.h>
 #include <signal.h>
 
@@ -71,7 +72,7 @@ static void *fly(void *arg) {
 }
 
 struct varve_comm *vv_comm_of_caller(const struct vv_session *session) {
-    return session->background.is_flying && session->job.caller_comm ? session->job.caller_comm : session->job.comm;
+    return session->background.is_apart && session->job.caller_comm ? session->job.caller_comm : session->job.comm;
 }
 
 int vv_background_open(struct vv_session *session, struct varve_error *error) {
@@ -120,14 +121,14 @@ void vv_background_close(struct vv_session *session) {
 
 void vv_background_start(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
-    session->background.is_flying = 1;
+    session->background.is_flying = session->background.is_apart = 1;
     vv_background_lock(session);
     own->state = FLYING;
     pthread_cond_broadcast(&own->changed);
     vv_background_unlock(session);
 }
 
-void vv_background_land(struct vv_session *session) {
+static void land(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
         return;
@@ -144,14 +145,20 @@ void vv_background_land(struct vv_session *session) {
     vv_background_rest(session);
 }
 
+void vv_background_land(struct vv_session *session) {
+    land(session);
+    session->background.is_apart = 0;
+}
+
 const struct vv_save *vv_background_written(const struct vv_session *session) {
     return session->background.thread->state == WRITTEN ? session->save : NULL;
 }
 
-/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first
- * checkpoint of a session: jobs that make one and end without closing would never forget any. */
+/* With the lock. The same on all ranks once the request is done: what it hangs on is theirs together. Everybody waits
+ * for the upkeep of a session's first checkpoint: jobs that make one and end without closing would never forget any. */
 static int is_told_early(const struct vv_session *session) {
-    return session->job.comm->ranks == 1 && session->background.has_landed && session->request.is_done &&
+    int is_upkeep_of_one = session->job.comm->ranks == 1 || (session->job.caller_comm && !vv_is_local(&session->job));
+    return is_upkeep_of_one && session->background.has_landed && session->request.is_done &&
            session->request.result == 0;
 }
 
@@ -159,6 +166,8 @@ void vv_background_tell(struct vv_session *session) {
     pthread_cond_broadcast(&session->background.thread->changed);
 }
 
+/* Some ranks land here and others later, if they are told early: until all have, none of them changes the group it
+ * talks in. */
 void vv_background_wait(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
@@ -166,10 +175,11 @@ void vv_background_wait(struct vv_session *session) {
     pthread_mutex_lock(&own->lock);
     while (own->state == FLYING && !is_told_early(session))
         pthread_cond_wait(&own->changed, &own->lock);
-    int has_landed = own->state != FLYING;
+    int has_landed = own->state != FLYING, stays_apart = is_told_early(session);
     pthread_mutex_unlock(&own->lock);
     if (has_landed)
-        vv_background_land(session);
+        land(session);
+    session->background.is_apart = stays_apart;
 }
 
 /* What is not in flight any more may still be guarded. No signals: a handler of the program's that writes a held page
@@ -209,10 +219,10 @@ void vv_background_rest(struct vv_session *session) {
 
 int vv_background_test(struct vv_session *session) {
     struct vv_background_thread *own = session->background.thread;
-    if (!session->background.is_flying)
+    if (!session->background.is_apart)
         return 1;
     vv_background_lock(session);
-    uint64_t is_written = own->state == WRITTEN || is_told_early(session);
+    uint64_t is_written = own->state != FLYING || is_told_early(session);
     vv_background_unlock(session);
     struct varve_comm *comm = vv_comm_of_caller(session);
     int rc = comm->ops->reduce_min(comm, &is_written, 1);

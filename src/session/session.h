@@ -112,10 +112,10 @@ static inline double vv_request_seconds(const struct vv_request *request) {
 struct vv_background_thread;
 struct vv_background {
     struct vv_background_thread *thread;
-    int is_flying;          /* a checkpoint was begun and has not landed; the caller's thread knows */
-    int has_landed;         /* one has */
-    struct vv_tiers *tiers; /* on rank 0: where it goes from the first store, or NULL */
-    int is_closing;         /* a tier is not waited for without a limit any more */
+    int is_flying, has_landed; /* a checkpoint was begun and has not landed; one has. The caller's thread knows */
+    int is_apart;              /* the same on all ranks: the caller's thread talks in a group of its own */
+    struct vv_tiers *tiers;    /* on rank 0: where it goes from the first store, or NULL */
+    int is_closing;            /* a tier is not waited for without a limit any more */
 };
 
 /* What the last restart took of the storage; the rest of its cost is in store/read_costs.h. */
