@@ -17,6 +17,7 @@ endif()
 if(TARGET varve_preload) # nobody links it: `varve run` looks for it there
   install(TARGETS varve_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/varve)
 endif()
+install(TARGETS varve_gate RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/varve) # `varve dump` looks for it there
 if(TARGET varve_rados)
   list(APPEND libraries varve_rados)
 endif()

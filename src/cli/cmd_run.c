@@ -37,24 +37,11 @@ static int check_others(struct varve_error *error) {
     return 0;
 }
 
-/* It lies beside libvarve in a build, and in a folder there where it was installed. */
 static int find_preload(char *out, size_t capacity, struct varve_error *error) {
-    static const char *const folders[] = {"/", "/varve/"};
-    Dl_info info;
-    if (!dladdr((void *)(uintptr_t)varve_error_text, &info) || !info.dli_fname)
-        return process_refuse_program(error, PRELOAD, "is not found");
-    char *library = realpath(info.dli_fname, NULL), *slash = library ? strrchr(library, '/') : NULL;
-    int is_found = 0;
-    for (size_t i = 0; slash && !is_found && i < sizeof folders / sizeof *folders; i++) {
-        int length = snprintf(out, capacity, "%.*s%s" PRELOAD, (int)(slash - library), library, folders[i]);
-        is_found = length > 0 && (size_t)length < capacity && access(out, R_OK) == 0;
-    }
-    free(library);
-    if (!is_found)
-        return process_refuse_program(error, PRELOAD, "is not found beside libvarve");
-    return strpbrk(out, ": ")
+    int rc = process_find_beside(PRELOAD, out, capacity, error);
+    return rc == 0 && strpbrk(out, ": ")
                ? process_refuse_program(error, out, "has a colon or space in its path, which LD_PRELOAD cannot hold")
-               : 0;
+               : rc;
 }
 
 static int set_joined(const char *variable, const char *first, const char *const *list, size_t count) {

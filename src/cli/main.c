@@ -1,7 +1,6 @@
 /* varve - look at a store and look after it. Each command has a file of its own. */
 #include <stddef.h>
 
-#include "process/criu.h"
 #include "terminal/cli.h"
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
@@ -20,5 +19,5 @@ static const struct command *const commands[] = {
 /* clang-format on */
 
 int main(int argc, char **argv) {
-    return process_is_gate(argc) ? process_gate() : cli_run(argc, argv, commands);
+    return cli_run(argc, argv, commands);
 }

@@ -9,14 +9,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "files/error.h"
+#include "process/gate.h"
 
 #define SOCKET "streamer-capture.sock" /* as criu calls it */
-#define GATE "gate.sock"
 #define LOG "criu.log"
 #define OWN_MOST 16 /* arguments */
 
@@ -154,16 +153,10 @@ int process_criu_open(struct process_criu *criu, const char *program, struct var
     return 0;
 }
 
-static int name_socket(struct sockaddr_un *address, const char *folder, const char *name) {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int length = snprintf(address->sun_path, sizeof address->sun_path, "%s/%s", folder, name);
-    return length >= 0 && (size_t)length < sizeof address->sun_path ? 0 : -ENAMETOOLONG;
-}
-
 static int listen_at(const char *folder, const char *name, struct varve_error *error) {
     struct sockaddr_un address;
 
-    if (name_socket(&address, folder, name) < 0)
+    if (process_name_socket(&address, folder, name) < 0)
         return files_error(error, -ENAMETOOLONG, "the path of %s is too long for a socket", folder);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 1) < 0) {
@@ -179,7 +172,7 @@ int process_criu_listen(struct process_criu *criu, struct varve_error *error) {
     criu->listener = listen_at(criu->folder, SOCKET, error);
     if (criu->listener < 0)
         return criu->listener;
-    criu->gate = listen_at(criu->folder, GATE, error);
+    criu->gate = listen_at(criu->folder, PROCESS_GATE, error);
     return criu->gate < 0 ? criu->gate : 0;
 }
 
@@ -214,27 +207,4 @@ void process_criu_close(struct process_criu *criu) {
     if (criu->folder[0])
         remove_folder(criu->folder, 1);
     criu->folder[0] = '\0';
-}
-
-/* ---- the gate, seen from criu ---- */
-
-int process_is_gate(int argc) {
-    return argc == 1 && secure_getenv("CRTOOLS_SCRIPT_ACTION") && secure_getenv("CRTOOLS_IMAGE_DIR");
-}
-
-int process_gate(void) {
-    struct sockaddr_un address;
-    char answer = 0;
-
-    if (strcmp(getenv("CRTOOLS_SCRIPT_ACTION"), "post-dump") != 0)
-        return 0;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || name_socket(&address, getenv("CRTOOLS_IMAGE_DIR"), GATE) < 0 ||
-        connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-        return 1;
-    ssize_t got = read(fd, &answer, 1);
-    while (got < 0 && errno == EINTR)
-        got = read(fd, &answer, 1);
-    close(fd);
-    return got == 1 && answer == PROCESS_GO_ON[0] ? 0 : 1;
 }

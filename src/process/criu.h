@@ -35,11 +35,4 @@ int process_criu_run(struct process_criu *criu, const char *action, const char *
                      char *const options[], int option_count, struct varve_error *error);
 void process_criu_close(struct process_criu *criu);
 
-/* What is sent to the one that asks at the gate; the end of the connection means that the dump has failed. */
-#define PROCESS_GO_ON "y"
-/* Does criu run this program as its action script? Then process_gate() is all there is to do: it waits at the gate when
- * all images are written and the processes still stand. Returns the exit code. */
-int process_is_gate(int argc);
-int process_gate(void);
-
 #endif

@@ -2,15 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process/program.h"
 #include "process/segments.h"
 
+#define GATE "varve-gate"
 #define STREAM_REGION "images"
 #define STREAM_STEP (UINT64_C(1) << 20) /* its length is a multiple of this */
 
@@ -19,6 +20,7 @@
 int process_dump_prepare(struct process_dump *dump, struct varve_error *error) {
     int rc = process_check_roots(dump->pids, dump->count, error);
 
+    rc = rc ? rc : process_find_beside(GATE, dump->gate, sizeof dump->gate, error);
     dump->criu = calloc(dump->count, sizeof *dump->criu);
     dump->sources = calloc(dump->count, sizeof *dump->sources);
     rc = rc == 0 && (!dump->criu || !dump->sources) ? -ENOMEM : rc;
@@ -36,16 +38,11 @@ int process_dump_prepare(struct process_dump *dump, struct varve_error *error) {
     return rc;
 }
 
-/* This program is also what criu runs before it lets its processes go on. */
 static int start_criu(struct process_dump *dump, size_t which, struct varve_error *error) {
-    char pid[16], self[PATH_MAX];
+    char pid[16];
     const char *after = dump->is_stopping ? "--leave-stopped" : "--leave-running";
-    const char *const arguments[] = {"--stream", "-t", pid, after, "--action-script", self, NULL};
+    const char *const arguments[] = {"--stream", "-t", pid, after, "--action-script", dump->gate, NULL};
 
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return files_system_error(error, "read", "/proc/self/exe");
-    self[length] = '\0';
     snprintf(pid, sizeof pid, "%d", (int)dump->pids[which]);
     return process_criu_start(&dump->criu[which], "dump", arguments, dump->options, dump->option_count, error);
 }

@@ -2,6 +2,8 @@
 #ifndef PROCESS_DUMP_H
 #define PROCESS_DUMP_H
 
+#include <limits.h>
+
 #include "process/drain.h"
 #include "process/tree.h"
 
@@ -21,6 +23,7 @@ struct process_dump {
     int option_count;
     int is_stopping; /* the processes stay stopped, and end when they are stored */
     /* what becomes of it */
+    char gate[PATH_MAX]; /* the program that criu runs before they go on */
     struct process_criu *criu;
     struct process_source *sources;
     struct process_receiver receiver;

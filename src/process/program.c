@@ -1,5 +1,6 @@
 #include "process/program.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +34,22 @@ int process_find_program(const char *name, char *out, size_t capacity, struct va
         at += size + (at[size] == ':');
     }
     return process_refuse_program(error, name, "is not found in PATH");
+}
+
+int process_find_beside(const char *name, char *out, size_t capacity, struct varve_error *error) {
+    static const char *const folders[] = {"/", "/varve/"};
+    Dl_info info;
+
+    if (!dladdr((void *)(uintptr_t)varve_error_text, &info) || !info.dli_fname)
+        return process_refuse_program(error, name, "is not found");
+    char *library = realpath(info.dli_fname, NULL), *slash = library ? strrchr(library, '/') : NULL;
+    int is_found = 0;
+    for (size_t i = 0; slash && !is_found && i < sizeof folders / sizeof *folders; i++) {
+        int length = snprintf(out, capacity, "%.*s%s%s", (int)(slash - library), library, folders[i], name);
+        is_found = length > 0 && (size_t)length < capacity && access(out, R_OK) == 0;
+    }
+    free(library);
+    return is_found ? 0 : process_refuse_program(error, name, "is not found beside libvarve");
 }
 
 #define WITH_RIGHTS "nothing is preloaded into programs that run with other rights than their caller"

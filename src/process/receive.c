@@ -12,6 +12,7 @@
 
 #include "files/error.h"
 #include "files/walk.h"
+#include "process/gate.h"
 #include "process/images.h"
 #include "process/protobuf.h"
 

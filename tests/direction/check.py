@@ -3,8 +3,8 @@
 
 The table is the USES list of each varve_folder(). The third column of src/README.md must be the same. mpi/, env/, s3/,
 rados/, cipher/, device/, preload/, files/, process/, archive/, terminal/, analyze/, report/, transfer/ and cli/ may use
-public headers only, process/ those of files/, archive/ those of both, analyze/ and report/ those of files/ and
-terminal/, transfer/ those of terminal/, and cli/ those of the seven.
+public headers only, process/ those of files/, gate/ those of process/, archive/ those of both, analyze/ and report/
+those of files/ and terminal/, transfer/ those of terminal/, and cli/ those of the seven.
 
     check.py ROOT            includes of a tree; prints a table of them
     check.py ROOT OBJECTS    also calls, from the symbols of the object files below OBJECTS; prints for each folder
@@ -19,8 +19,8 @@ import sys
 import tempfile
 
 # Not part of the library, and whom of each other they use.
-OUTSIDE = {"mpi": [], "env": [], "s3": [], "rados": [], "cipher": [], "device": [], "preload": [], "files": [], "process": ["files"],
-           "archive": ["files", "process"], "terminal": [], "analyze": ["files", "terminal"],
+OUTSIDE = {"mpi": [], "env": [], "s3": [], "rados": [], "cipher": [], "device": [], "preload": [], "files": [],
+           "process": ["files"], "gate": ["process"], "archive": ["files", "process"], "terminal": [], "analyze": ["files", "terminal"],
            "report": ["files", "terminal"], "transfer": ["terminal"],
            "cli": ["files", "process", "archive", "analyze", "report", "transfer", "terminal"]}
 CIRCLE = 4  # files of a folder that may call each other in one
