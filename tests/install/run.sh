@@ -122,6 +122,11 @@ check "bin/varve runs" "$prefix/bin/varve" --version --build
 if [ -n "$(find "$prefix" -name libvarve_preload.so)" ]; then
     check "varve run finds its library" "$prefix/bin/varve" run true
 fi
+# It is looked for before criu is, and nothing is stopped without it.
+dump_finds_gate() {
+    "$prefix/bin/varve" dump "$work/dumped" p --pid $$ --criu /nonexistent 2>&1 | grep -q /nonexistent
+}
+check "varve dump finds its gate" dump_finds_gate
 # Both find what they share: a store that is none is told by it.
 job_scripts_run() {
     local code=0
