@@ -299,12 +299,13 @@ void vv_capture_named(struct vv_capture *c, double seconds) {
     c->asked = 0;
 }
 
+/* Staged is what a copy does not have, and no more: to copy the rest twice would lengthen the call. */
 static void plan_deferred(struct vv_capture *c) {
     vv_slots_reset(&c->slots, 0);
     c->is_frozen = 1;
     vv_order_deferred(c);
     c->drain = 0;
-    c->stage = c->slots.free_count;
+    c->stage = c->unholdable;
     c->sums.reason = "what did not fit was frozen";
     set_states(c, 1);
 }
