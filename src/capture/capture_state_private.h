@@ -143,6 +143,7 @@ struct vv_capture {
     enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
     int cannot_freeze, is_left_said;
+    int copy_error;               /* of the last copy that was tried; 0: it was made */
     unsigned freeze_pause;        /* checkpoints for which it is not thought of */
     int is_short;                 /* too little memory is left to freeze what does not fit */
     int64_t (*memory_left)(void); /* vv_process_memory_left; tests have their own */

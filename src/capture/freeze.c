@@ -136,7 +136,7 @@ static int make_copy(struct vv_capture *c) {
 int vv_freeze_begin(struct vv_capture *c) {
     int64_t pages = vv_process_resident();
     uint64_t begun_ns = vv_clock_ns();
-    int rc = make_copy(c);
+    int rc = c->copy_error = make_copy(c);
     if (rc == 0) {
         uint64_t took = vv_clock_ns() - begun_ns;
         vv_cost_frozen(c, (double)(took + c->freeze_asked_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);

@@ -79,7 +79,15 @@ static const char *why_not_held(const struct vv_capture *c) {
     return "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES";
 }
 
+static const char *why_not_copied(const struct vv_capture *c) {
+    return c->copy_error == -ENOMEM
+               ? "what did not fit was drained: no memory for a copy of the process (vm.overcommit_memory, limits)"
+               : "what did not fit was drained: no copy of the process could be made";
+}
+
 static const char *why_drained(const struct vv_capture *c, int can_hold, int can_freeze) {
+    if (c->was_refused)
+        return why_not_copied(c);
     if (can_hold)
         return can_freeze ? "what did not fit was drained: cheaper than holding and freezing"
                           : "what did not fit was drained: cheaper than holding";
@@ -87,6 +95,8 @@ static const char *why_drained(const struct vv_capture *c, int can_hold, int can
         return "what did not fit was drained: cheaper than freezing";
     if (c->is_short)
         return "what did not fit was drained: too little memory is left to freeze it";
+    if (c->copy_error != 0)
+        return why_not_copied(c);
     if (c->plan.must_not_hold)
         return "what did not fit was drained: copies go to other nodes meanwhile";
     return c->freezing == VV_FREEZE_ALWAYS ? "what did not fit was drained: nothing of it could be frozen"
@@ -289,12 +299,13 @@ void vv_capture_named(struct vv_capture *c, double seconds) {
     c->asked = 0;
 }
 
+/* Staged is what a copy does not have, and no more: to copy the rest twice would lengthen the call. */
 static void plan_deferred(struct vv_capture *c) {
     vv_slots_reset(&c->slots, 0);
     c->is_frozen = 1;
     vv_order_deferred(c);
     c->drain = 0;
-    c->stage = c->slots.free_count;
+    c->stage = c->unholdable;
     c->sums.reason = "what did not fit was frozen";
     set_states(c, 1);
 }

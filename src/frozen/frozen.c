@@ -316,6 +316,7 @@ static void prepare_child(struct vv_frozen *frozen, const struct vv_frozen_range
     struct vv_frozen_shared *shared = frozen->shared;
     shared->is_ready = shared->asked = shared->answered = shared->must_end = 0;
     shared->at = UINT32_MAX;
+    shared->is_trial = !frozen->is_tried;
     shared->parent = frozen->owner = getpid();
     shared->pipe = frozen->pipe[0];
     shared->page = (size_t)sysconf(_SC_PAGESIZE);

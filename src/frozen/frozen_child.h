@@ -54,6 +54,7 @@ struct vv_frozen_shared {
     uint32_t answered; /* waited for as a futex */
     uint32_t at;       /* the run that is being copied */
     uint32_t must_end; /* asked is bumped, too, so that the child looks */
+    uint32_t is_trial; /* the program waits for the first answer, before it goes on */
     uint32_t kept_count;
     int parent, pipe; /* its process, and the end that the child keeps: the other closes when its parent is gone */
     size_t page;

@@ -19,6 +19,13 @@
 #define LOG "criu.log"
 #define OWN_MOST 16 /* arguments */
 
+/* Criu refuses to run for an ordinary user unless it is told so. */
+static const char unprivileged[] = "--unprivileged";
+
+static int is_ordinary(void) {
+    return geteuid() != 0;
+}
+
 /* ---- running it ---- */
 
 /* In a session of its own: an interrupt from the terminal would end it while it holds processes. */
@@ -83,13 +90,15 @@ static void find_reason(const struct process_criu *criu, char *out, size_t size)
 
 int process_criu_start(struct process_criu *criu, const char *action, const char *const arguments[],
                        char *const options[], int option_count, struct varve_error *error) {
-    const char *all[OWN_MOST + PROCESS_OPTIONS_MOST + 1] = {criu->program, action, "-D", criu->folder, "-o", LOG};
+    const char *all[OWN_MOST + PROCESS_OPTIONS_MOST + 2] = {criu->program, action, "-D", criu->folder, "-o", LOG};
     size_t count = 6;
 
     for (size_t i = 0; arguments[i] && count < OWN_MOST; i++)
         all[count++] = arguments[i];
     for (int i = 0; i < option_count && i < PROCESS_OPTIONS_MOST; i++)
         all[count++] = options[i];
+    if (is_ordinary())
+        all[count++] = unprivileged;
     criu->pid = start(criu, all);
     if (criu->pid < 0) {
         int code = criu->pid;
@@ -135,8 +144,8 @@ int process_criu_check(struct process_criu *criu, struct varve_error *error) {
                            criu->program);
     }
     find_reason(criu, reason, sizeof reason);
-    snprintf(error->text, sizeof error->text, "criu cannot work here%s%s: nothing was stopped; see `%s check`",
-             *reason ? ": " : "", reason, criu->program);
+    snprintf(error->text, sizeof error->text, "criu cannot work here%s%s: nothing was stopped; see `%s check%s%s`",
+             *reason ? ": " : "", reason, criu->program, is_ordinary() ? " " : "", is_ordinary() ? unprivileged : "");
     return -ENOTSUP;
 }
 

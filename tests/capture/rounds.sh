@@ -97,6 +97,9 @@ while [ "$lives" -gt 0 ]; do
     try 1 living --settings capture=auto,staging=512K --must-hold --nobody
     try 1 living --settings $held,tracker=scan
     try 1 living --settings $held,tracker=none
+    try 1 overcommit --settings capture=auto,staging=512K
+    try 1 overcommit --settings capture=auto,staging=512K --nobody
+    try 1 overcommit --settings $frozen --must-hold --nobody
 done
 echo "capture: $points points, $failed programs failed, $skipped could not be tried here"
 [ $failed -eq 0 ]

@@ -199,7 +199,7 @@ class Chunks(unittest.TestCase):
             self.assertTrue(all(offset % 4096 == 0 for _, offset, _ in pieces))
 
     def test_a_byte_in_the_middle_costs_three_chunks_at_most(self):
-        for word in ("4K", "32K"):
+        for word in TARGETS:
             with self.subTest(chunk_size=word):
                 self.insert_a_byte("ck" + word, 100000000, VARVE_CHUNK_SIZE=word)
         grown = self.insert_a_byte("fixed", 100000000, VARVE_CHUNK="fixed")

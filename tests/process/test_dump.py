@@ -104,6 +104,19 @@ class Dump(unittest.TestCase):
         self.same(self.fetched("p@1"), self.images("2"))
         self.assertEqual(self.varve("verify", self.store).returncode, 0)
 
+    def test_criu_is_told_who_is_not_root(self):
+        asked, criu = pathlib.Path(self.folder, "asked"), pathlib.Path(self.folder, "criu")
+        criu.write_text('#!/bin/sh\necho "$@" >>%s\nexit 1\n' % asked)
+        criu.chmod(0o755)
+        os.chmod(self.folder, 0o777)
+        for user in (None, 65534) if os.geteuid() == 0 else (None,):
+            done = subprocess.run([VARVE, "dump", self.store, "p", "--pid", "1", "--criu", str(criu)], user=user,
+                                  env=self.environment, capture_output=True, text=True)
+            is_root = user is None and os.geteuid() == 0
+            self.refused(done, "nothing was stopped; see `%s check%s`" % (criu, "" if is_root else " --unprivileged"))
+            self.assertEqual("--unprivileged" in asked.read_text(), not is_root)
+            asked.unlink()
+
     def test_only_pages_that_are_new_are_stored(self):
         self.dump()
         done = self.varve("dump", "--json", self.store, "p", "--pid", "1", "--criu", CLIENT, SEED="2")

@@ -21,19 +21,24 @@
         }                                                                                                              \
     } while (0)
 
-/* From now on the call fails with `error`; if `argument` is not 0, only calls whose second argument it is. */
-static inline void refuse(long call, unsigned argument, int error) {
+/* From now on the call is answered so by the filter; if `argument` is not 0, only calls whose second argument it is. */
+static inline void filter_call(long call, unsigned argument, unsigned answer) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, argument, 0, argument ? 1 : 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, answer),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* From now on the call fails with `error`. */
+static inline void refuse(long call, unsigned argument, int error) {
+    filter_call(call, argument, SECCOMP_RET_ERRNO | (unsigned)error);
 }
 
 /* Run fn in a child; 1 if it returned. */

@@ -241,6 +241,7 @@ static void deferred(unsigned slots, unsigned every) {
     assert_int_equal(vv_capture_decide(program.capture, &error), 0);
     assert_int_equal(vv_capture_must_drain(program.capture), 0);
     assert_int_equal(vv_capture_go(program.capture, &error), 0);
+    assert_int_equal(sums_of(&program).bytes_staged, 10 * CHUNK); /* what a copy does not have */
     memset(program.ptr, 9, SIZE);
     munmap(second, SIZE);
     memset(shared, 9, 10 * CHUNK);

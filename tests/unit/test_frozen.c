@@ -604,6 +604,18 @@ static void check_refused(void) {
     CHECK(strstr(why, "Operation not permitted"));
 }
 
+/* A box that kills who gives memory back: nobody may find out only when a copy is relied on. */
+static void check_killed(void) {
+    uint8_t *at = map(PAGE);
+    struct vv_frozen_range kept = {(uintptr_t)at, PAGE};
+    struct vv_frozen *frozen = NULL;
+    CHECK(vv_frozen_create(&frozen) == 0);
+    filter_call(SYS_madvise, (unsigned)PAGE, SECCOMP_RET_KILL);
+    CHECK(vv_frozen_begin(frozen, &kept, 1) == -ECHILD);
+    CHECK(strstr(vv_frozen_why_gone(frozen), "killed by signal"));
+    vv_frozen_destroy(frozen);
+}
+
 /* Who has become another user may not kill what was made before. */
 static void check_another_user(void) {
     uint8_t *at = map(MB);
@@ -690,6 +702,7 @@ static void in_other_processes(void **state) {
     assert_true(in_child(check_refused_for_a_while));
     if (!can_freeze())
         skip();
+    assert_true(in_child(check_killed));
     assert_true(in_child(descriptors_on_older_kernels));
     assert_true(in_child(check_urgent_caller));
     assert_true(in_child(check_another_namespace));
