@@ -111,6 +111,10 @@ static int look_at(struct vv_tier *tier, struct vv_store *first, const struct vv
     int rc = vv_tier_open_store(tier->all, tier->address, &store, error);
     if (rc == VARVE_NO_STORE || rc == -ENOENT)
         return had->attempt.generation ? 0 : make_tier(tier, first, error);
+    if (rc == 0) {
+        memcpy(tier->id, store->id, sizeof tier->id);
+        tier->is_seen = 1;
+    }
     if (rc == 0)
         rc = find_newest(store, tier->all->name, &tier->newest, &unread, error);
     if (rc == 0)

@@ -54,8 +54,12 @@ int vv_tiers_open(const struct vv_tiers_options *options, struct vv_tiers **out,
         vv_tiers_close(tiers);
         return vv_error(error, -ENOMEM, "no memory for tiers");
     }
-    *out = tiers;
-    return 0;
+    int rc = vv_tiers_check_places(tiers, error);
+    if (rc < 0)
+        vv_tiers_close(tiers);
+    else
+        *out = tiers;
+    return rc;
 }
 
 /* ---- the thread of a tier ---- */
@@ -188,9 +192,11 @@ static int lacks(const struct vv_tier *tier, const struct vv_tier_newest *first)
             tier->newest.time_ns != first->time_ns);
 }
 
-int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error) {
+int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct vv_lease *lease, struct varve_error *error) {
     struct vv_tier_newest newest = {.time_ns = 0};
-    int rc = tiers ? vv_tier_find_newest(first, tiers->name, &newest, error) : 0;
+    int rc = tiers ? vv_tiers_check_stores(tiers, first, lease, error) : 0;
+    if (tiers && rc == 0)
+        rc = vv_tier_find_newest(first, tiers->name, &newest, error);
     for (unsigned i = 0; tiers && rc == 0 && i < tiers->tier_count; i++) {
         struct vv_tier *tier = &tiers->tiers[i];
         if (tier->count == 0 && lacks(tier, &newest))

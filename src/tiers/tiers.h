@@ -9,6 +9,7 @@
 
 #include "base/settings.h"
 #include "base/thread.h"
+#include "lifecycle/lease.h"
 #include "store/store.h"
 
 struct vv_tiers;
@@ -20,15 +21,16 @@ struct vv_tiers_options {
     struct vv_log *log;                 /* lives as long as the tiers */
 };
 
-/* NULL and 0 if the settings name none. */
+/* NULL and 0 if the settings name none. VARVE_SETTING if two of them are one store, or one is the first. */
 int vv_tiers_open(const struct vv_tiers_options *options, struct vv_tiers **out, struct varve_error *error);
 /* One listing per tier. If one has a newer checkpoint than the first store, which nobody has claimed yet, the newest
  * that is whole is copied there. An error only if the first store has no checkpoint of the name, and a tier has one
  * that cannot be copied, or cannot tell; and VARVE_MISMATCH if the job went on elsewhere with lower versions, which a
  * tier has. Accepts NULL. */
 int vv_tiers_bring_back(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error);
-/* Start the threads; tiers that lack the newest checkpoint of the first store get it. Accepts NULL. */
-int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error);
+/* Start the threads; tiers that lack the newest checkpoint of the first store get it. lease: of the session there, or
+ * NULL. VARVE_SETTING as above, where only what lies in the stores tells. Accepts NULL. */
+int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct vv_lease *lease, struct varve_error *error);
 
 /* This one was committed in the first store: it moves on. Never waits. Accepts NULL. */
 void vv_tiers_add(struct vv_tiers *tiers, const struct vv_attempt *attempt);

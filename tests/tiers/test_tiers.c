@@ -1,7 +1,9 @@
 /* Checkpoints move on to further stores and come back from there; what is slow, fails or is missing is told. */
 #include <fcntl.h>
 #include <glob.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,7 +90,7 @@ static void test_queue(void **state) {
     assert_int_equal(vv_tiers_spared(tiers, spared, 8), 2);
     assert_true(spared[0].version == 4 && spared[1].version == 5);
     assert_false(vv_tiers_is_settled(tiers, 2));
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
     assert_int_equal(vv_tiers_wait(tiers, 2, &error), 0);
     assert_true(vv_tiers_is_settled(tiers, 2));
     assert_int_equal(vv_tiers_spared(tiers, spared, 8), 0);
@@ -116,7 +118,7 @@ static void test_left(void **state) {
     snprintf(settings, sizeof settings, TIERED_ALWAYS "tiers=%s?limit=1MB,tiers_seconds=0", second);
     struct vv_tiers *tiers = open_tiers(settings);
     struct vv_store *store = open_first();
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0); /* the newest is lacking */
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0); /* the newest is lacking */
     double begin = now();
     vv_sleep_ms(300); /* it is under way */
     vv_tiers_close(tiers);
@@ -309,7 +311,7 @@ static void move_to_other_line(const char *settings) {
     struct vv_tiers_counts counts;
     struct vv_tiers *tiers = open_tiers(settings);
     struct vv_store *store = open_first();
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
     assert_int_equal(vv_tiers_wait(tiers, 2, &error), VARVE_MISMATCH);
     vv_tiers_count(tiers, &counts);
     assert_int_equal(counts.moved, 0);
@@ -651,6 +653,128 @@ static void test_refused(void **state) {
     refuse(settings, VARVE_UNSUPPORTED, "shared storage");
 }
 
+/* ---- one store twice ---- */
+
+struct twice {
+    const char *address; /* of the first store */
+    char settings[512];
+    const char *words[2];
+};
+
+/* The same on all ranks. */
+static void twice_rank(struct varve_comm *comm, void *arg) {
+    const struct twice *twice = arg;
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session = NULL;
+    struct varve_error error = {.text = ""};
+    options.settings = twice->settings;
+    int rc = varve_open_comm(group_comm(comm), twice->address, "job", &options, &session, &error);
+    if (rc != VARVE_SETTING || session || !strstr(error.text, twice->words[0]) || !strstr(error.text, twice->words[1]))
+        group_fail(comm, "%s with %s: %d, %s", twice->address, twice->settings, rc, error.text);
+}
+
+static void refuse_twice(const char *address, const char *one, const char *other, const char *word) {
+    struct twice twice = {.address = address, .words = {"is the same store as", word}};
+    snprintf(twice.settings, sizeof twice.settings, "log=error,tiers_seconds=1,tiers=%s%s%s", one, *other ? ";" : "",
+             other);
+    group_must_run(2, twice_rank, &twice, NULL, "one store twice");
+}
+
+/* The first store once more, and a tier twice, there or not: also by other spellings, links and parameters. */
+static void test_twice(void **state) {
+    char link[100], other[200], dots[200], here[100];
+    (void)state;
+    snprintf(here, sizeof here, "%s/here", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(other, sizeof other, "file://%s//here/?limit=5MB", folder);
+    snprintf(dots, sizeof dots, "%s/./here/../here", folder);
+    for (int is_there = 0; is_there < 2; is_there++) {
+        refuse_twice(first, first, "", "tier 1");
+        refuse_twice(first, here, other, "tier 2, ");
+        refuse_twice(first, second, second, "tier 2, ");
+        if (is_there)
+            refuse_twice(first, here, dots, "tier 2, ");
+        assert_int_equal(symlink(is_there ? here : ".", link), 0);
+        refuse_twice(first, is_there ? here : first, is_there ? link : "", is_there ? "tier 2, " : "tier 1");
+        refuse_twice(is_there ? here : first, is_there ? link : first, "", "tier 1");
+        if (is_there)
+            refuse_twice(here, second, other, "tier 1");
+        unlink(link);
+        if (!is_there) {
+            struct varve_session *session = tiered_open("log=error,tiers=%s;%s,durable=3", second, here);
+            tiered_save(session, 1);
+            close_well(session);
+        }
+    }
+    tiered_clear();
+    folder_remove(here);
+}
+
+/* In a mount namespace of its own: the same folder by another mount. */
+static void see_bound(void) {
+    char bound[100];
+    snprintf(bound, sizeof bound, "%s/bound", folder);
+    if (mkdir(bound, 0700) != 0 || mount(first, bound, NULL, MS_BIND, NULL) != 0)
+        _exit(2);
+    refuse_twice(first, bound, "", "tier 1");
+    _exit(0);
+}
+
+static void test_bound(void **state) {
+    char bound[100];
+    int status;
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    make_first(1);
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+            _exit(77);
+        see_bound();
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    snprintf(bound, sizeof bound, "%s/bound", folder);
+    rmdir(bound);
+    tiered_clear();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
+/* A bucket by another name of its server: only what is stored there tells. */
+static void test_other_endpoint(void **state) {
+    const char *endpoint = getenv("AWS_ENDPOINT_URL"), *port = endpoint ? strrchr(endpoint, ':') : NULL;
+    char other[300];
+    (void)state;
+    if (strncmp(second, "s3://", 5) != 0 || !port || !strstr(endpoint, "127.0.0.1"))
+        skip();
+    snprintf(other, sizeof other, "%s?endpoint=%.*slocalhost%s", second, strncmp(endpoint, "https", 5) == 0 ? 8 : 7,
+             endpoint, port);
+    struct varve_session *session = tiered_open("log=error,tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    refuse_twice(second, other, "", "tier 1");
+    refuse_twice(first, second, other, "tier 2, ");
+    tiered_clear();
+}
+
+/* A folder that was copied has the id of the first store, and is another one. */
+static void test_copied_folder(void **state) {
+    char command[300];
+    (void)state;
+    if (strstr(second, "://"))
+        skip();
+    make_first(1);
+    snprintf(command, sizeof command, "cp -r '%s' '%s'", first, second);
+    assert_int_equal(system(command), 0);
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 5);
+    close_well(session);
+    assert_true(tiered_has(second, 5, 5));
+    tiered_clear();
+}
+
 /* ---- the end of the job ---- */
 
 /* The checkpoint for it did not get to the tier: another one is wanted, and the job ends with that. */
@@ -925,7 +1049,9 @@ int main(void) {
         cmocka_unit_test(test_only_reads),     cmocka_unit_test(test_close_hangs),
         cmocka_unit_test(test_unread),         cmocka_unit_test(test_advice),
         cmocka_unit_test(test_close_watches),  cmocka_unit_test(test_stop_before_data),
-        cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_forged),         cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_bound),          cmocka_unit_test(test_other_endpoint),
+        cmocka_unit_test(test_copied_folder),
     };
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
