@@ -63,6 +63,9 @@ int vv_keys_check(struct varve_backend *backend, const char *source, const char 
 /* Let the store be opened with the key from new_source, and not with that from source any more. */
 int vv_keys_change(struct varve_backend *backend, const char *source, const char *new_source,
                    struct varve_error *error);
+/* Somebody may have emptied the store while it was open: copies that are missing are written again, since its key is
+ * known. How many; 0 also if it is not encrypted. */
+int vv_keys_restore(struct varve_backend *backend, const char *source, struct varve_error *error);
 /* 1, or 0 if the store is not encrypted. */
 int vv_keys_get(struct varve_backend *backend, struct vv_keys *out, struct varve_error *error);
 

@@ -975,6 +975,118 @@ static void test_sealed(void **state) {
     tiered_clear();
 }
 
+struct emptied {
+    struct varve_backend *backend;
+    char prefix[VV_BACKEND_KEY_MAX + 1];
+    int removed;
+};
+
+static int empty_entry(void *arg, const char *name, int is_prefix) {
+    struct emptied *emptied = arg;
+    size_t used = strlen(emptied->prefix);
+    snprintf(emptied->prefix + used, sizeof emptied->prefix - used, "%s%s", used ? "/" : "", name);
+    int rc = is_prefix ? vv_backend_list(emptied->backend, emptied->prefix, NULL, 0, empty_entry, emptied)
+                       : vv_backend_remove(emptied->backend, emptied->prefix);
+    emptied->removed += !is_prefix && rc == 0;
+    emptied->prefix[used] = '\0';
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* All that the second store has, its keys included, is gone; its folder stays. */
+static void empty_second(void) {
+    struct emptied emptied = {.prefix = ""};
+    struct varve_error error = {.text = ""};
+    assert_int_equal(vv_backend_open(second, NULL, &emptied.backend, &error), 0);
+    assert_int_equal(vv_backend_list(emptied.backend, "", NULL, 0, empty_entry, &emptied), 0);
+    assert_true(emptied.removed > 4);
+    vv_backend_close(emptied.backend);
+}
+
+/* 1 if it opens, with or without the key, and gives the bytes of this step back. */
+static int second_gives(const char *settings, int version) {
+    folder_remove(first);
+    struct varve_error error = {.text = ""};
+    struct varve_session *session;
+    static uint8_t wanted[TIERED_BYTES];
+    int64_t found = -1;
+    heard[0] = '\0';
+    int rc = tiered_try_open(settings, &session, &error);
+    if (rc == 0 && (rc = varve_restart(session, VARVE_LATEST, &found)) == 0)
+        tiered_fill(wanted, sizeof wanted, version);
+    if (rc != 0)
+        print_message("%s\n", *error.text ? error.text : varve_session_error(session)->text);
+    varve_close(session);
+    return rc == 0 && found == version && memcmp(memory, wanted, sizeof memory) == 0;
+}
+
+/* A tier is emptied while the job runs, between two checkpoints. durable=2 says yes only for what comes back. */
+static void test_emptied(void **state) {
+    char settings[256];
+    (void)state;
+    for (int is_sealed = getenv("TIERS_KEY") != NULL; is_sealed >= 0; is_sealed--) {
+        snprintf(settings, sizeof settings, "%stiers=%s,durable=2", is_sealed ? SEALED : "", second);
+        struct varve_session *session = tiered_open("%s", settings);
+        tiered_save(session, 1);
+        empty_second();
+        tiered_save(session, 2);
+        int is_told = strstr(heard, "was emptied while it was open") != NULL;
+        tiered_save(session, 3);
+        close_well(session);
+        assert_true(second_gives(settings, 3));
+        assert_null(strstr(heard, "the store object"));
+        assert_true(is_told);
+        tiered_clear();
+    }
+}
+
+/* And in the middle of a move: an error, or what was said is there. */
+static void test_emptied_under_way(void **state) {
+    char settings[512];
+    int whole = 0;
+    (void)state;
+    if (!getenv("TIERS_KEY"))
+        skip();
+    for (int ms = 100; ms <= 2300; ms += 550) {
+        snprintf(settings, sizeof settings, SEALED TIERED_ALWAYS "tiers=%s?limit=4MB,durable=2,tiers_seconds=1",
+                 second);
+        struct varve_session *session = tiered_open("%s", settings);
+        tiered_save(session, 1);
+        tiered_fill(memory, sizeof memory, 2);
+        assert_int_equal(varve_checkpoint(session, 2), 0);
+        vv_sleep_ms((unsigned)ms);
+        empty_second();
+        int rc = varve_wait(session);
+        varve_close(session);
+        snprintf(settings, sizeof settings, SEALED "tiers=%s,durable=2,tiers_seconds=1", second);
+        assert_true(rc != 0 || second_gives(settings, 2));
+        whole += rc == 0;
+        tiered_clear();
+    }
+    print_message("%d of 5 emptied moves were whole all the same\n", whole);
+}
+
+/* Another store was made in its place: nothing is mixed. */
+static void test_replaced(void **state) {
+    struct varve_options plain = VARVE_OPTIONS_INIT;
+    struct varve_error error = {.text = ""};
+    struct varve_session *session, *other;
+    (void)state;
+    session = tiered_open("tiers=%s,durable=2,tiers_seconds=1", second);
+    tiered_save(session, 1);
+    empty_second();
+    plain.settings = "log=error";
+    assert_int_equal(varve_open(second, "other", &plain, &other, &error), 0);
+    close_well(other);
+    tiered_fill(memory, sizeof memory, 2);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    assert_int_equal(varve_wait(session), VARVE_MISMATCH);
+    assert_non_null(strstr(varve_session_error(session)->text, "another store"));
+    tiered_save(session, 3); /* it is the tier from now on */
+    close_well(session);
+    assert_true(tiered_has(second, 3, 3));
+    tiered_clear();
+}
+
 /* The owner of the second storage, who has no key, puts a store of their own there. */
 static void forge_second(void) {
     struct varve_options plain = VARVE_OPTIONS_INIT;
@@ -1051,7 +1163,9 @@ int main(void) {
         cmocka_unit_test(test_close_watches),  cmocka_unit_test(test_stop_before_data),
         cmocka_unit_test(test_forged),         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_bound),          cmocka_unit_test(test_other_endpoint),
-        cmocka_unit_test(test_copied_folder),
+        cmocka_unit_test(test_copied_folder),  cmocka_unit_test(test_emptied),
+        cmocka_unit_test(test_replaced),       cmocka_unit_test(test_emptied_under_way),
     };
+    cmocka_set_test_filter(getenv("TIERS_ONLY")); /* by hand; NULL: all */
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
