@@ -84,7 +84,7 @@ int vv_tier_move(struct vv_tier *tier, const struct vv_attempt *attempt, struct 
         .pool = tier->pool,
         .may_go_back = 1,
         .takeover_seconds = (uint32_t)all->settings.takeover_seconds,
-        .keep = (uint32_t)all->settings.tiers_keep,
+        .keep = (uint32_t)tier->keep,
         .progress = shall_stop,
         .arg = all,
     };

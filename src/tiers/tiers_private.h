@@ -18,6 +18,7 @@ struct vv_tier {
     struct vv_tiers *all;
     unsigned number;
     char *address;
+    int keep, waiting_most; /* checkpoints there, 0: all; and those that may wait */
     struct vv_tier_newest newest; /* when the session was opened */
     uint8_t id[16];               /* of its store, if that was there then: is_seen */
     int is_seen;

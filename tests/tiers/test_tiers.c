@@ -633,6 +633,48 @@ static void test_keeps(void **state) {
     tiered_clear();
 }
 
+/* Each tier keeps its own number, and lets its own number wait; the settings are for those that say nothing. */
+static void test_own_numbers(void **state) {
+    char third[96], fourth[96];
+    (void)state;
+    snprintf(third, sizeof third, "%s/third", folder);
+    snprintf(fourth, sizeof fourth, "%s/fourth", folder);
+    struct varve_session *session =
+        tiered_open("keep=all,tiers=%s?keep=2;%s?limit=900MB&keep=all&waiting=9;%s,tiers_keep=4,durable=4", second,
+                    third, fourth);
+    for (int i = 0; i < 6; i++) {
+        tiered_save(session, i);
+        vv_sleep_ms(300); /* the other two have it, too */
+    }
+    close_well(session);
+    assert_int_equal(copied_count(second, "job", "two"), 2);
+    assert_int_equal(copied_count(third, "job", "all"), 6);
+    assert_int_equal(copied_count(fourth, "job", "four"), 4);
+    assert_true(tiered_has(second, 5, 5) && tiered_has(second, 4, 4) && tiered_has(third, 0, 0));
+    folder_remove(third);
+    folder_remove(fourth);
+    tiered_clear();
+}
+
+static void test_own_waiting(void **state) {
+    struct varve_error error = {.text = ""};
+    struct vv_attempt spared[8];
+    char settings[256];
+    (void)state;
+    make_first(6);
+    snprintf(settings, sizeof settings, "tiers=%s?waiting=4,tiers_waiting=1", second);
+    struct vv_tiers *tiers = open_tiers(settings);
+    struct vv_store *store = open_first();
+    add_all(tiers, store, 0, 5);
+    assert_int_equal(vv_tiers_spared(tiers, spared, 8), 4);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
+    assert_int_equal(vv_tiers_wait(tiers, 2, &error), 0);
+    vv_tiers_close(tiers);
+    assert_non_null(strstr(heard, "tiers_waiting=4"));
+    vv_store_close(store);
+    tiered_clear();
+}
+
 static void refuse(const char *settings, int code, const char *word) {
     struct varve_session *session;
     struct varve_error error = {.text = ""};
@@ -648,6 +690,12 @@ static void test_refused(void **state) {
     refuse("durable=2", VARVE_SETTING, "durable (2");
     refuse("tiers=a;;b", VARVE_SETTING, "none of them empty");
     refuse("tiers=a;", VARVE_SETTING, "none of them empty");
+    refuse("tiers=a;b?keep=few", VARVE_SETTING, "\"keep=few\" of an address in tiers must look like keep=3");
+    refuse("tiers=a?limit=5MB&keep=", VARVE_SETTING, "must look like keep=3");
+    refuse("tiers=a?keep=10000000", VARVE_SETTING, "must look like keep=3");
+    refuse("tiers=a?waiting=0", VARVE_SETTING, "must look like waiting=2");
+    refuse("tiers=a?waiting=33", VARVE_SETTING, "must look like waiting=2");
+    refuse("tiers=a?keeps=3", VARVE_SETTING, "\"keeps\"");
     refuse("tiers=a;b;c;d;e;f;g;h", VARVE_SETTING, "at most 7");
     snprintf(settings, sizeof settings, "storage=local,tiers=%s", second);
     refuse(settings, VARVE_UNSUPPORTED, "shared storage");
@@ -1164,6 +1212,7 @@ int main(void) {
         cmocka_unit_test(test_forged),         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_bound),          cmocka_unit_test(test_other_endpoint),
         cmocka_unit_test(test_copied_folder),  cmocka_unit_test(test_emptied),
+        cmocka_unit_test(test_own_numbers),    cmocka_unit_test(test_own_waiting),
         cmocka_unit_test(test_replaced),       cmocka_unit_test(test_emptied_under_way),
     };
     cmocka_set_test_filter(getenv("TIERS_ONLY")); /* by hand; NULL: all */

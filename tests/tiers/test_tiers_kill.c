@@ -176,6 +176,25 @@ static void test_flush(void **state) {
     tiered_clear();
 }
 
+/* What addresses in tiers say of their tiers is nothing to the tool. */
+static void test_flush_tiers(void **state) {
+    char command[900], third[100];
+    (void)state;
+    if (!getenv("VARVE"))
+        skip();
+    snprintf(third, sizeof third, "%s/third", folder);
+    struct varve_session *session = tiered_open("log=error");
+    tiered_save(session, 1);
+    assert_int_equal(varve_close(session), 0);
+    snprintf(command, sizeof command,
+             "VARVE_TIERS='%s?keep=3;%s?limit=900MB&waiting=4&keep=all' '%s' flush '%s' job >/dev/null", second, third,
+             getenv("VARVE"), first);
+    assert_int_equal(system(command), 0);
+    assert_true(tiered_has(second, 1, 1) && tiered_has(third, 1, 1));
+    folder_remove(third);
+    tiered_clear();
+}
+
 static int stop_in_reading_back(void *arg, uint64_t done, uint64_t total) {
     (void)arg;
     return done > total / 2;
@@ -262,6 +281,7 @@ static void test_flush_other_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),          cmocka_unit_test(test_first_lost),
                                        cmocka_unit_test(test_flush),           cmocka_unit_test(test_flush_adopted),
-                                       cmocka_unit_test(test_flush_other_run), cmocka_unit_test(test_job_killed)};
+                                       cmocka_unit_test(test_flush_other_run), cmocka_unit_test(test_job_killed),
+                                       cmocka_unit_test(test_flush_tiers)};
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
