@@ -314,8 +314,7 @@ static const char *command_address(const struct vv_tiers *tiers) {
     return strlen(tiers->address) <= ADVICE_ADDRESS && !strchr(tiers->address, '\'') ? tiers->address : "STORE";
 }
 
-void vv_tiers_look_for(void *arg, const struct vv_attempt *damaged) {
-    struct vv_tiers *tiers = arg;
+void vv_tiers_look_for(struct vv_tiers *tiers, const struct vv_attempt *damaged) {
     for (unsigned i = 0; i < tiers->tier_count; i++) {
         struct vv_tier *tier = &tiers->tiers[i];
         if (*tiers->advice || !has_version(tier, damaged->version))

@@ -1,5 +1,5 @@
 /* What the files of this folder share: tiers.c (queues and who waits), move.c (one checkpoint to one tier), back.c
- * (from a tier to the first store), same.c (two that are one). */
+ * (from a tier to the first store), same.c (two that are one), heal.c (damage in the first store). */
 #ifndef VV_TIERS_PRIVATE_H
 #define VV_TIERS_PRIVATE_H
 
