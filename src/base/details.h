@@ -81,6 +81,7 @@ struct vv_details {
     uint64_t tiers_moved, tiers_passed, tiers_failed, tiers_bytes;
     double tiers_seconds;
     uint64_t tiers_back; /* checkpoints that were copied back from a tier when the session was opened */
+    uint64_t tiers_healed; /* that a restart found damaged, and a tier gave back */
 };
 
 /* X(kind, name, unit) for every member but version and result. The kinds are the types: WIDE is uint64_t, SHORT is
@@ -160,6 +161,7 @@ struct vv_details {
     X(WIDE, tiers_failed, "checkpoints")                                                                               \
     X(WIDE, tiers_bytes, "bytes")                                                                                      \
     X(REAL, tiers_seconds, "seconds")                                                                                  \
-    X(WIDE, tiers_back, "checkpoints")
+    X(WIDE, tiers_back, "checkpoints")                                                                                 \
+    X(WIDE, tiers_healed, "checkpoints")
 
 #endif

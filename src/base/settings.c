@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/match.h"
 #include "base/thread.h"
+#include "base/tier_address.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -363,6 +364,17 @@ static int count_tiers(const char *text) {
     return count;
 }
 
+static int check_tier_addresses(const struct vv_settings *settings, struct varve_error *error) {
+    struct vv_tier_address address;
+    struct varve_error why = {.text = ""};
+    const char *at = settings->tiers;
+    int rc;
+    do
+        rc = vv_tier_address_next(&at, &address, &why);
+    while (rc == 1);
+    return rc < 0 ? vv_error(error, rc, "tiers (from %s): %s", settings->origins[VV_SETTING_tiers], why.text) : 0;
+}
+
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error) {
     if (!vv_settings_is_fine((uint64_t)settings->fine)) {
         return vv_error(error, VARVE_SETTING, "fine (%d, from %s) must be auto, off, or a power of two from 32 to 4096",
@@ -395,7 +407,7 @@ int vv_settings_check(const struct vv_settings *settings, struct varve_error *er
         return vv_error(error, VARVE_SETTING,
                         "durable (%d, from %s) names a tier that is not there: tiers has %d, from 2 on",
                         settings->durable, settings->origins[VV_SETTING_durable], tiers);
-    return 0;
+    return check_tier_addresses(settings, error);
 }
 
 enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out) {

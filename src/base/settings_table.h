@@ -178,8 +178,9 @@
     X(ADVANCED, TEXT, tiers, "address;address", NULL, NULL, "",                                                        \
       "Further stores that committed checkpoints are copied to in the background, in order of trust: tier 2, tier 3"   \
       " and so on, with a semicolon between them. The store that the program opens is tier 1. Each is a whole store,"  \
-      " made if it is missing; limit= in its address bounds the speed. 255 bytes at most; an address with a comma is"  \
-      " given in a file or the environment. Empty: none (docs/tiers.md).")                                             \
+      " made if it is missing; limit= in its address bounds the speed, keep= and waiting= go before tiers_keep and"    \
+      " tiers_waiting. 255 bytes at most; an address with a comma is given in a file or the environment. Empty: none"  \
+      " (docs/tiers.md).")                                                                                             \
     X(ADVANCED, INT, durable, "1", "8", NULL, "1",                                                                     \
       "The tier that must have a checkpoint before varve_wait returns, varve_test says yes, or varve_should_exit"      \
       " does. 1: the store that the program opens.")                                                                   \

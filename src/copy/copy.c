@@ -118,8 +118,11 @@ static int is_same_record(const struct vv_record *a, const struct vv_record *b) 
 static int look_at_record_of(void *arg, uint32_t generation, uint64_t version) {
     struct looking *looking = arg;
     struct vv_copy *copy = looking->copy;
+    const struct vv_attempt *instead = copy->options->instead;
     struct vv_record record;
     if (looking->newest.generation && version < copy->from->version)
+        return 0;
+    if (instead && generation == instead->generation && version == instead->version)
         return 0;
     int rc = vv_record_load(copy->to, copy->name, generation, version, &record, copy->error);
     if ((rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT) && version < copy->from->version && copy->error)
@@ -504,8 +507,9 @@ static int run(struct vv_copy *copy) {
     int rc = look_there(copy);
     if (rc != 0)
         return rc < 0 ? rc : read_there(copy);
-    rc = vv_copy_find_earlier(copy);
-    if (rc >= 0)
+    int is_lent = copy->options->lease != NULL; /* and its owner has adopted what was left */
+    rc = is_lent ? write_anew(copy) : vv_copy_find_earlier(copy);
+    if (rc >= 0 && !is_lent)
         rc = rc == 1 ? write_on(copy) : adopt_and_write(copy);
     if (rc < 0)
         return rc;
@@ -530,6 +534,9 @@ static int claim_and_run(struct vv_copy *copy) {
                                        .stop = shall_stop,
                                        .arg = copy};
     copy->total = 2 * vv_view_record(copy->view)->protected_bytes;
+    copy->lease = copy->options->lease;
+    if (copy->lease)
+        return run(copy);
     int rc = vv_lease_take(copy->to, copy->name, &options, &copy->lease, copy->error);
     if (rc == 0)
         rc = run(copy);

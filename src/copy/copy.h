@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "base/thread.h"
+#include "lifecycle/lease.h"
 #include "store/store.h"
 
 struct vv_copy_options {
@@ -13,6 +14,8 @@ struct vv_copy_options {
     int is_dry_run;                     /* read and compare only */
     int may_go_back;                    /* a lower version than what is there, if it was saved later */
     uint32_t takeover_seconds;          /* how long to wait for another that holds the name; 0: a moment */
+    struct vv_lease *lease;             /* of the caller on that name, with nothing in its generation; or NULL */
+    const struct vv_attempt *instead;   /* a checkpoint there that is damaged: it is not looked at; or NULL */
     uint32_t keep;                      /* how many checkpoints of the name stay there afterwards; 0: all */
     /* Bytes of regions copied and read back; nonzero stops with -EINTR. May be NULL. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);

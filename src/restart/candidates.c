@@ -86,9 +86,29 @@ static int may_go_on(struct vv_restart_context *context, const struct vv_attempt
         vv_log(&context->job->log, VV_LOG_WARN,
                "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s", context->job->name,
                candidate->version, candidate->generation, why->rank, why->text);
-    if (vv_comm_is_root(context->job->comm) && context->damaged)
-        context->damaged(context->damaged_arg, candidate);
     return 1;
+}
+
+static int try_one(struct vv_restart_context *context, vv_try_fn try, const void *arg,
+                   const struct vv_attempt *candidate, struct varve_error *why) {
+    vv_error_clear(why);
+    int result = try(context, arg, candidate->generation, candidate->version, why);
+    return result < 0 ? vv_see_forgotten(context, candidate, result, why) : result;
+}
+
+/* A further tier may have it whole: then that is the candidate. 1, 0, or an error, the same on all ranks. */
+static int find_instead(struct vv_restart_context *context, const struct candidates *candidates,
+                        struct vv_attempt *candidate, struct varve_error *error) {
+    struct vv_attempt found = {0};
+    int rc = 0, is_newest = candidates->version < 0 && candidates->rejected == 0;
+    if (!context->has_tiers)
+        return 0;
+    if (vv_comm_is_root(context->job->comm) && context->damaged)
+        rc = context->damaged(context->damaged_arg, candidate, is_newest, &found, error);
+    rc = vv_comm_follow(context->job->comm, rc < 0 ? rc : 0, &found, sizeof found, VV_COMM_ROOT, error);
+    if (rc == 0 && found.generation)
+        *candidate = found;
+    return rc < 0 ? rc : found.generation != 0;
 }
 
 /* All ranks say the same: nodes with stores of their own have other addresses. What follows a ? may be secret. */
@@ -168,13 +188,16 @@ static int try_listed(struct vv_restart_context *context, int64_t version, vv_tr
     int rc = 0, result = VARVE_NO_CHECKPOINT;
     while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
         rc = 0;
-        vv_error_clear(&why);
-        result = try(context, arg, candidate.generation, candidate.version, &why);
-        if (result < 0)
-            result = vv_see_forgotten(context, &candidate, result, &why);
+        result = try_one(context, try, arg, &candidate, &why);
+        int is_left = result != 0 && may_go_on(context, &candidate, result, &why);
+        if (is_left && result == VARVE_CORRUPT && (rc = find_instead(context, &candidates, &candidate, error)) == 1) {
+            rc = 0;
+            result = try_one(context, try, arg, &candidate, &why);
+            is_left = result != 0 && may_go_on(context, &candidate, result, &why);
+        }
         if (result == 0 && version_out)
             *version_out = (int64_t)candidate.version;
-        if (result == 0 || !may_go_on(context, &candidate, result, &why))
+        if (rc < 0 || result == 0 || !is_left)
             break;
         if (damage.code == 0 && (result == VARVE_CORRUPT || context->memory->is_overwritten))
             damage = why;

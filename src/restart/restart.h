@@ -16,7 +16,11 @@ struct vv_restart_context {
     struct vv_protected *memory;
     uint32_t replicas;                                              /* that this session keeps of everything */
     int has_begun;                                                  /* a checkpoint was begun in this session */
-    void (*damaged)(void *arg, const struct vv_attempt *candidate); /* told on rank 0 of each; may be NULL */
+    /* Has the session further tiers? Then rank 0 is told of each candidate that is damaged, and may make another of
+     * that version: 1 and *out, 0, or an error. is_newest: nothing newer is whole, or was rejected. */
+    int has_tiers;
+    int (*damaged)(void *arg, const struct vv_attempt *candidate, int is_newest, struct vv_attempt *out,
+                   struct varve_error *error);
     void *damaged_arg;
     struct vv_told_costs *told; /* of rank 0, if it wants to know; or NULL */
 };

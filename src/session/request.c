@@ -568,6 +568,7 @@ static void note_tiers(struct vv_session *session, struct vv_details *stats) {
     stats->tiers_bytes = counts.bytes;
     stats->tiers_seconds = (double)counts.moving_ns * 1e-9;
     stats->tiers_back = counts.back;
+    stats->tiers_healed = counts.healed;
 }
 
 void vv_session_stats(struct vv_session *session, struct vv_details *out) {

@@ -5,6 +5,18 @@
 #include "session/session_private.h"
 #include "store/read_costs.h"
 
+/* Only the newest is replaced: what is copied back becomes the newest. */
+static int meet_damage(void *arg, const struct vv_attempt *damaged, int is_newest, struct vv_attempt *out,
+                       struct varve_error *error) {
+    struct vv_session *session = arg;
+    struct vv_job *job = &session->job;
+    struct vv_heal heal = {job->store, job->lease, damaged};
+    if (is_newest && job->lease)
+        return vv_tiers_heal(session->background.tiers, &heal, out, error);
+    vv_tiers_look_for(session->background.tiers, damaged);
+    return 0;
+}
+
 static struct vv_restart_context context_of(struct vv_session *session) {
     const struct vv_schedule *schedule = &session->schedule;
     int is_asking = (schedule->interval == VV_CHOOSE_INTERVAL_AUTO || schedule->has_end) && !schedule->has_made;
@@ -14,8 +26,9 @@ static struct vv_restart_context context_of(struct vv_session *session) {
         .memory = &session->memory,
         .replicas = session->outputs.replicas.count,
         .has_begun = session->request.begun_ns != 0,
-        .damaged = session->background.tiers ? vv_tiers_look_for : NULL,
-        .damaged_arg = session->background.tiers,
+        .has_tiers = *session->job.settings.tiers && session->job.may != VV_MAY_READ,
+        .damaged = session->background.tiers ? meet_damage : NULL,
+        .damaged_arg = session,
         .told = is_asking && vv_comm_is_root(session->job.comm) ? &session->restarted.told : NULL};
 }
 

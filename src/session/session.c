@@ -76,7 +76,7 @@ static int start_tiers(struct vv_session *session, struct varve_error *error) {
     struct vv_job *job = &session->job;
     if (!*job->settings.tiers || job->may == VV_MAY_READ)
         return 0;
-    int rc = vv_tiers_start(session->background.tiers, job->store, error);
+    int rc = vv_tiers_start(session->background.tiers, job->store, job->lease, error);
     if (session->background.tiers) {
         job->spared = vv_tiers_spared;
         job->spared_arg = session->background.tiers;

@@ -322,6 +322,36 @@ int vv_keys_change(struct varve_backend *backend, const char *source, const char
     return result;
 }
 
+/* In the order in which they are made: whoever dies here leaves a store that opens. */
+static int write_missing(struct varve_backend *inner, const char *source, const uint8_t key[VV_SEALED_KEY],
+                         const int is_there[2], struct varve_error *error) {
+    struct vv_secret user = {0};
+    int result = read_user(source, &user, error), count = 0;
+    for (int i = 1; i >= 0 && result == 0; i--)
+        if (is_there[i]) { /* perhaps of a store that was made here meanwhile */
+            result = check_copy(inner, &user, copies[i], key, error);
+        } else {
+            result = write_copy(inner, &user, copies[i], key, 0, error);
+            count++;
+        }
+    vv_secret_clear(&user);
+    return result < 0 ? result : count;
+}
+
+int vv_keys_restore(struct varve_backend *backend, const char *source, struct varve_error *error) {
+    struct varve_backend *inner;
+    const struct vv_secret *secret = vv_sealed_secret(backend, &inner);
+    int is_there[2] = {1, 1};
+    for (int i = 0; i < 2 && secret; i++) {
+        uint64_t size;
+        int result = vv_backend_stat(inner, copies[i], &size);
+        if (result < 0 && result != -ENOENT)
+            return vv_error_sys(error, result, "cannot look at %s", copies[i]);
+        is_there[i] = result == 0;
+    }
+    return is_there[0] && is_there[1] ? 0 : write_missing(inner, source, secret->key, is_there, error);
+}
+
 int vv_keys_get(struct varve_backend *backend, struct vv_keys *out, struct varve_error *error) {
     struct varve_backend *inner;
     const struct vv_secret *secret = vv_sealed_secret(backend, &inner);

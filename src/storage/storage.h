@@ -48,6 +48,14 @@ int vv_backend_open(const char *uri, const struct vv_backend_options *options, s
  * without memory, or when the present folder is unknown. */
 char *vv_address_absolute(const char *address, size_t size);
 
+enum vv_sameness {
+    VV_PLACES_DIFFER,
+    VV_PLACES_ALIKE, /* the same bucket or pool, perhaps of another server */
+    VV_PLACES_SAME   /* one folder, also by another spelling, a link or a mount; or the same bucket of one server */
+};
+/* Of two addresses, without asking what they name: a store need not be there yet. */
+enum vv_sameness vv_address_compare(const char *a, const char *b);
+
 /* Of stores that are encrypted (keys.c). source is where the user's key comes from. */
 /* Do both copies open, and have the store's key? 1, 0 if the store is not encrypted, or an error; then *bad is the one
  * that does not, unless the user's key was not there. */
@@ -55,6 +63,9 @@ int vv_keys_check(struct varve_backend *backend, const char *source, const char 
 /* Let the store be opened with the key from new_source, and not with that from source any more. */
 int vv_keys_change(struct varve_backend *backend, const char *source, const char *new_source,
                    struct varve_error *error);
+/* Somebody may have emptied the store while it was open: copies that are missing are written again, since its key is
+ * known. How many; 0 also if it is not encrypted. */
+int vv_keys_restore(struct varve_backend *backend, const char *source, struct varve_error *error);
 /* 1, or 0 if the store is not encrypted. */
 int vv_keys_get(struct varve_backend *backend, struct vv_keys *out, struct varve_error *error);
 

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/thread.h"
+#include "storage/storage.h"
 #include "store/listing.h"
 #include "store/read_costs.h"
 #include "store/store_private.h"
@@ -229,6 +230,32 @@ void vv_store_close(struct vv_store *store) {
     vv_backend_close(store->backend);
     vv_free(store->costs);
     vv_free(store);
+}
+
+static int remake_store_object(struct vv_store *store, struct varve_error *error) {
+    struct vv_store_object object = {.settings = store->settings};
+    struct vv_buf buf;
+    memcpy(object.store_id, store->id, sizeof object.store_id);
+    vv_buf_init(&buf);
+    vv_store_object_encode(&buf, &object);
+    int rc = vv_object_create(store, &store_key, &buf, error);
+    vv_buf_clear(&buf);
+    return rc < 0 ? rc : 1;
+}
+
+int vv_store_restore(struct vv_store *store, const char *key, struct varve_error *error) {
+    struct vv_store found = {.backend = store->backend};
+    int made = vv_keys_restore(store->backend, key, error);
+    int rc = made < 0 ? made : read_store_object(&found, error);
+    if (made >= 0 && rc == -ENOENT) {
+        vv_error_clear(error);
+        return store->is_patched ? made > 0 : remake_store_object(store, error);
+    }
+    if (rc == 0 && memcmp(found.id, store->id, sizeof found.id) != 0)
+        rc = vv_error(error, VARVE_MISMATCH, "there is another store now than the one that was opened");
+    if (store->is_patched && rc == VARVE_CORRUPT) /* as it was found */
+        rc = 0;
+    return rc < 0 ? rc : made > 0;
 }
 
 /* ---- listings ---- */

@@ -36,6 +36,10 @@ int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *
 int vv_store_open_as(struct varve_backend *backend, const struct vv_store_object *like, const struct vv_log *log,
                      struct vv_store **out, struct varve_error *error);
 void vv_store_close(struct vv_store *store); /* accepts NULL */
+/* Is what was opened still there? Whoever emptied the place of an open store has removed the store object and the keys,
+ * too: they are made again. 1 then, 0 if all is there, VARVE_MISMATCH if there is another store now, or an error.
+ * key: where the user's key comes from. */
+int vv_store_restore(struct vv_store *store, const char *key, struct varve_error *error);
 
 /* The names in the store, in order. */
 typedef int (*vv_name_fn)(void *arg, const char *name);

@@ -111,6 +111,10 @@ static int look_at(struct vv_tier *tier, struct vv_store *first, const struct vv
     int rc = vv_tier_open_store(tier->all, tier->address, &store, error);
     if (rc == VARVE_NO_STORE || rc == -ENOENT)
         return had->attempt.generation ? 0 : make_tier(tier, first, error);
+    if (rc == 0) {
+        memcpy(tier->id, store->id, sizeof tier->id);
+        tier->is_seen = 1;
+    }
     if (rc == 0)
         rc = find_newest(store, tier->all->name, &tier->newest, &unread, error);
     if (rc == 0)
@@ -310,8 +314,7 @@ static const char *command_address(const struct vv_tiers *tiers) {
     return strlen(tiers->address) <= ADVICE_ADDRESS && !strchr(tiers->address, '\'') ? tiers->address : "STORE";
 }
 
-void vv_tiers_look_for(void *arg, const struct vv_attempt *damaged) {
-    struct vv_tiers *tiers = arg;
+void vv_tiers_look_for(struct vv_tiers *tiers, const struct vv_attempt *damaged) {
     for (unsigned i = 0; i < tiers->tier_count; i++) {
         struct vv_tier *tier = &tiers->tiers[i];
         if (*tiers->advice || !has_version(tier, damaged->version))

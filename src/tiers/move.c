@@ -57,25 +57,41 @@ static int shall_stop(void *arg, uint64_t done, uint64_t total) {
     return is_ended;
 }
 
+/* Without its keys nobody could read what an encrypted tier has, and without the store object a repair is due. */
+static int keep_whole(struct vv_tier *tier, struct varve_error *error) {
+    const struct vv_tiers *all = tier->all;
+    int rc = vv_store_restore(tier->to, all->settings.key, error);
+    if (rc == 1)
+        vv_log(all->log, VV_LOG_WARN, "tier %u, %s, was emptied while it was open: what makes it a store was made anew",
+               tier->number, tier->address);
+    return rc < 0 ? vv_error_store(error, rc, tier->address) : 0;
+}
+
 int vv_tier_move(struct vv_tier *tier, const struct vv_attempt *attempt, struct vv_copy_result *result,
                  struct varve_error *error) {
     struct vv_tiers *all = tier->all;
     *result = (struct vv_copy_result){.version = attempt->version};
     int rc = open_stores(tier, error);
-    if (rc < 0)
+    if (rc == 0)
+        rc = keep_whole(tier, error);
+    if (rc < 0) {
+        close_stores(tier);
         return rc;
+    }
     struct vv_copy_source from = {tier->from, all->name, attempt->generation, attempt->version};
     struct vv_copy_options options = {
         .settings = &all->settings,
         .pool = tier->pool,
         .may_go_back = 1,
         .takeover_seconds = (uint32_t)all->settings.takeover_seconds,
-        .keep = (uint32_t)all->settings.tiers_keep,
+        .keep = (uint32_t)tier->keep,
         .progress = shall_stop,
         .arg = all,
     };
     rc = vv_copy(&from, tier->to, all->name, &options, result, error);
-    if (rc == -ESTALE || rc == -ENOTCONN) /* what was mounted anew is found only by its address */
+    if (rc == 0)
+        rc = keep_whole(tier, error);
+    if (rc == -ESTALE || rc == -ENOTCONN || rc == VARVE_MISMATCH) /* what is another now is found only by its address */
         close_stores(tier);
     return rc;
 }

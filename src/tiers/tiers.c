@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/tier_address.h"
 #include "encode/coding.h"
 #include "storage/storage.h"
 #include "tiers/tiers_private.h"
@@ -23,18 +24,21 @@ static void choose_settings(struct vv_tiers *tiers, const struct vv_settings *gi
     tiers->where = (struct vv_placement){tiers->settings.nice, tiers->settings.cpus};
 }
 
-static int take_addresses(struct vv_tiers *tiers, const char *text) {
-    while (*text && tiers->tier_count < VV_TIERS_MOST - 1) {
-        size_t size = strcspn(text, ";");
+static int take_addresses(struct vv_tiers *tiers, struct varve_error *error) {
+    const char *text = tiers->settings.tiers;
+    struct vv_tier_address one;
+    int rc = 0;
+    while (tiers->tier_count < VV_TIERS_MOST - 1 && (rc = vv_tier_address_next(&text, &one, error)) == 1) {
         struct vv_tier *tier = &tiers->tiers[tiers->tier_count];
         tier->all = tiers;
         tier->number = ++tiers->tier_count + 1;
-        tier->address = vv_address_absolute(text, size);
+        tier->keep = one.keep < 0 ? tiers->settings.tiers_keep : one.keep;
+        tier->waiting_most = one.waiting ? one.waiting : tiers->settings.tiers_waiting;
+        tier->address = vv_address_absolute(one.text, strlen(one.text));
         if (!tier->address)
-            return -ENOMEM;
-        text += size + (text[size] == ';');
+            return vv_error(error, -ENOMEM, "no memory for tiers");
     }
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 int vv_tiers_open(const struct vv_tiers_options *options, struct vv_tiers **out, struct varve_error *error) {
@@ -50,12 +54,16 @@ int vv_tiers_open(const struct vv_tiers_options *options, struct vv_tiers **out,
     choose_settings(tiers, options->settings);
     tiers->address = vv_address_absolute(options->address, strlen(options->address));
     tiers->name = vv_strdup(options->name);
-    if (!tiers->address || !tiers->name || take_addresses(tiers, tiers->settings.tiers) != 0) {
+    int rc = !tiers->address || !tiers->name ? vv_error(error, -ENOMEM, "no memory for tiers") : 0;
+    if (rc == 0)
+        rc = take_addresses(tiers, error);
+    if (rc == 0)
+        rc = vv_tiers_check_places(tiers, error);
+    if (rc < 0)
         vv_tiers_close(tiers);
-        return vv_error(error, -ENOMEM, "no memory for tiers");
-    }
-    *out = tiers;
-    return 0;
+    else
+        *out = tiers;
+    return rc;
 }
 
 /* ---- the thread of a tier ---- */
@@ -148,7 +156,7 @@ static void *run(void *arg) {
 /* With the lock: 1 if the oldest that waited was passed over. */
 static int add(struct vv_tier *tier, const struct vv_attempt *attempt, struct vv_attempt *passed) {
     tier->waiting[tier->count++] = *attempt;
-    if (tier->count <= (unsigned)tier->all->settings.tiers_waiting)
+    if (tier->count <= (unsigned)tier->waiting_most)
         return 0;
     *passed = tier->waiting[0];
     memmove(tier->waiting, tier->waiting + 1, --tier->count * sizeof tier->waiting[0]);
@@ -164,7 +172,7 @@ static void tell_passed(const struct vv_tier *tier, uint64_t version) {
            "tier %u, %s, cannot keep up: version %" PRIu64
            " of %s is passed over, since newer ones wait (tiers_waiting=%d);"
            " %" PRIu64 " so far",
-           tier->number, tier->address, version, all->name, all->settings.tiers_waiting, tier->passed);
+           tier->number, tier->address, version, all->name, tier->waiting_most, tier->passed);
 }
 
 void vv_tiers_add(struct vv_tiers *tiers, const struct vv_attempt *attempt) {
@@ -188,9 +196,11 @@ static int lacks(const struct vv_tier *tier, const struct vv_tier_newest *first)
             tier->newest.time_ns != first->time_ns);
 }
 
-int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error) {
+int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct vv_lease *lease, struct varve_error *error) {
     struct vv_tier_newest newest = {.time_ns = 0};
-    int rc = tiers ? vv_tier_find_newest(first, tiers->name, &newest, error) : 0;
+    int rc = tiers ? vv_tiers_check_stores(tiers, first, lease, error) : 0;
+    if (tiers && rc == 0)
+        rc = vv_tier_find_newest(first, tiers->name, &newest, error);
     for (unsigned i = 0; tiers && rc == 0 && i < tiers->tier_count; i++) {
         struct vv_tier *tier = &tiers->tiers[i];
         if (tier->count == 0 && lacks(tier, &newest))

@@ -9,6 +9,7 @@
 
 #include "base/settings.h"
 #include "base/thread.h"
+#include "lifecycle/lease.h"
 #include "store/store.h"
 
 struct vv_tiers;
@@ -20,15 +21,16 @@ struct vv_tiers_options {
     struct vv_log *log;                 /* lives as long as the tiers */
 };
 
-/* NULL and 0 if the settings name none. */
+/* NULL and 0 if the settings name none. VARVE_SETTING if two of them are one store, or one is the first. */
 int vv_tiers_open(const struct vv_tiers_options *options, struct vv_tiers **out, struct varve_error *error);
 /* One listing per tier. If one has a newer checkpoint than the first store, which nobody has claimed yet, the newest
  * that is whole is copied there. An error only if the first store has no checkpoint of the name, and a tier has one
  * that cannot be copied, or cannot tell; and VARVE_MISMATCH if the job went on elsewhere with lower versions, which a
  * tier has. Accepts NULL. */
 int vv_tiers_bring_back(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error);
-/* Start the threads; tiers that lack the newest checkpoint of the first store get it. Accepts NULL. */
-int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct varve_error *error);
+/* Start the threads; tiers that lack the newest checkpoint of the first store get it. lease: of the session there, or
+ * NULL. VARVE_SETTING as above, where only what lies in the stores tells. Accepts NULL. */
+int vv_tiers_start(struct vv_tiers *tiers, struct vv_store *first, struct vv_lease *lease, struct varve_error *error);
 
 /* This one was committed in the first store: it moves on. Never waits. Accepts NULL. */
 void vv_tiers_add(struct vv_tiers *tiers, const struct vv_attempt *attempt);
@@ -43,15 +45,23 @@ int vv_tiers_is_settled(struct vv_tiers *tiers, unsigned number);
 /* Those that wait or are being read must not be forgotten: how many. arg is the tiers. */
 size_t vv_tiers_spared(void *arg, struct vv_attempt *out, size_t capacity);
 
-/* A restart has met this one damaged in the first store: a tier that has it is named in the log, with what to do. arg
- * is the tiers. */
-void vv_tiers_look_for(void *arg, const struct vv_attempt *damaged);
+/* A restart has met this one damaged in the first store: the nearest tier that has it whole gives it back, as *out,
+ * and the damaged one is forgotten. 1, 0 if none can, or an error of the restart. */
+struct vv_heal {
+    struct vv_store *first;
+    struct vv_lease *lease; /* of the session there */
+    const struct vv_attempt *damaged;
+};
+int vv_tiers_heal(struct vv_tiers *tiers, const struct vv_heal *heal, struct vv_attempt *out,
+                  struct varve_error *error);
+/* Where that is not done: a tier that has it is named in the log, with what to do. */
+void vv_tiers_look_for(struct vv_tiers *tiers, const struct vv_attempt *damaged);
 /* What was said of the newest of these; "" if no tier has it. Accepts NULL. */
 #define VV_TIERS_ADVICE 384
 void vv_tiers_advice(const struct vv_tiers *tiers, char out[VV_TIERS_ADVICE]);
 
 struct vv_tiers_counts {
-    uint64_t moved, passed, failed, back;
+    uint64_t moved, passed, failed, back, healed;
     uint64_t bytes; /* written */
     uint64_t moving_ns;
 };

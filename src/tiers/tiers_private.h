@@ -1,8 +1,7 @@
 /* What the files of this folder share: tiers.c (queues and who waits), move.c (one checkpoint to one tier), back.c
- * (from a tier to the first store). */
+ * (from a tier to the first store), same.c (two that are one), heal.c (damage in the first store). */
 #ifndef VV_TIERS_PRIVATE_H
 #define VV_TIERS_PRIVATE_H
-
 
 #include "copy/copy.h"
 #include "tiers/tiers.h"
@@ -19,7 +18,10 @@ struct vv_tier {
     struct vv_tiers *all;
     unsigned number;
     char *address;
+    int keep, waiting_most; /* checkpoints there, 0: all; and those that may wait */
     struct vv_tier_newest newest; /* when the session was opened */
+    uint8_t id[16];               /* of its store, if that was there then: is_seen */
+    int is_seen;
     pthread_t thread;
     int has_thread;
     /* with the lock: */
@@ -60,6 +62,12 @@ int vv_tier_move(struct vv_tier *tier, const struct vv_attempt *attempt, struct 
 void vv_tier_clear(struct vv_tier *tier);
 /* Open a store to read it. VARVE_NO_STORE if there is none. */
 int vv_tier_open_store(struct vv_tiers *tiers, const char *address, struct vv_store **out, struct varve_error *error);
+
+/* same.c: VARVE_SETTING if two of them are one store; by their addresses, and by what is there: after the first store
+ * was claimed. */
+int vv_tiers_check_places(const struct vv_tiers *tiers, struct varve_error *error);
+int vv_tiers_check_stores(struct vv_tiers *tiers, const struct vv_store *first, struct vv_lease *lease,
+                          struct varve_error *error);
 
 /* back.c */
 int vv_tier_find_newest(struct vv_store *store, const char *name, struct vv_tier_newest *out,

@@ -217,6 +217,24 @@ static int take_tiers(void *arg, const struct varve_setting_info *setting) {
     return 1;
 }
 
+/* What an address in tiers says of its tier is not for the storage. */
+static void drop_parameters(char *address) {
+    static const char *const own[] = {"keep=", "waiting="};
+    char *out = strchr(address, '?'), *mark = out;
+    for (char *at = mark; at && *at;) {
+        size_t size = strcspn(++at, "&");
+        if (strncmp(at, own[0], strlen(own[0])) != 0 && strncmp(at, own[1], strlen(own[1])) != 0) {
+            *out = out == mark ? '?' : '&';
+            out++;
+            memmove(out, at, size);
+            out += size;
+        }
+        at += size;
+    }
+    if (out)
+        *out = '\0';
+}
+
 /* A tier that cannot be reached does not keep the others from getting theirs. */
 static int flush_all(struct cli *cli, const struct name_list *names) {
     struct varve_error error = {.text = ""};
@@ -230,6 +248,7 @@ static int flush_all(struct cli *cli, const struct name_list *names) {
                            : cli_usage(cli, "where to? Give --to ADDRESS, or set tiers (VARVE_TIERS)");
     for (char *to = tiers && exit_code == EXIT_OK ? strtok_r(tiers, ";", &at) : NULL; to;
          to = strtok_r(NULL, ";", &at)) {
+        drop_parameters(to);
         int code = exit_code == EXIT_INTERRUPTED ? EXIT_OK : flush_to(cli, to, names);
         exit_code = code == EXIT_INTERRUPTED || exit_code == EXIT_OK ? code : exit_code;
     }

@@ -1,7 +1,9 @@
 /* Checkpoints move on to further stores and come back from there; what is slow, fails or is missing is told. */
 #include <fcntl.h>
 #include <glob.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,7 +90,7 @@ static void test_queue(void **state) {
     assert_int_equal(vv_tiers_spared(tiers, spared, 8), 2);
     assert_true(spared[0].version == 4 && spared[1].version == 5);
     assert_false(vv_tiers_is_settled(tiers, 2));
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
     assert_int_equal(vv_tiers_wait(tiers, 2, &error), 0);
     assert_true(vv_tiers_is_settled(tiers, 2));
     assert_int_equal(vv_tiers_spared(tiers, spared, 8), 0);
@@ -116,7 +118,7 @@ static void test_left(void **state) {
     snprintf(settings, sizeof settings, TIERED_ALWAYS "tiers=%s?limit=1MB,tiers_seconds=0", second);
     struct vv_tiers *tiers = open_tiers(settings);
     struct vv_store *store = open_first();
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0); /* the newest is lacking */
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0); /* the newest is lacking */
     double begin = now();
     vv_sleep_ms(300); /* it is under way */
     vv_tiers_close(tiers);
@@ -309,7 +311,7 @@ static void move_to_other_line(const char *settings) {
     struct vv_tiers_counts counts;
     struct vv_tiers *tiers = open_tiers(settings);
     struct vv_store *store = open_first();
-    assert_int_equal(vv_tiers_start(tiers, store, &error), 0);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
     assert_int_equal(vv_tiers_wait(tiers, 2, &error), VARVE_MISMATCH);
     vv_tiers_count(tiers, &counts);
     assert_int_equal(counts.moved, 0);
@@ -449,7 +451,8 @@ static void damage(int version) {
     globfree(&packs);
 }
 
-/* It is told which tier has it, and what to do; done so, it comes back. */
+/* Asked for by its number it is not healed, since it would become the newest. It is told which tier has it, and what to
+ * do; done so, it comes back. */
 static void test_damaged(void **state) {
     struct varve_which which = {.name = "job", .version = 2};
     struct varve_error error = {.text = ""};
@@ -462,10 +465,12 @@ static void test_damaged(void **state) {
     close_well(session);
     damage(2);
     session = tiered_open("tiers=%s", second);
-    tiered_restart(session, 1, 1);
+    assert_int_equal(varve_restart(session, 2, &version), VARVE_CORRUPT);
     if (!strstr(heard, "tier 2") || !strstr(heard, "' 'job@2:1'`"))
         fail_msg("%s", heard);
-    close_well(session);
+    if (!strstr(varve_session_error(session)->text, "tier 2") || !strstr(varve_session_error(session)->text, "job@2:1"))
+        fail_msg("%s", varve_session_error(session)->text);
+    varve_close(session);
     assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
     assert_int_equal(varve_store_forget(tool, &which, &error), 0);
     varve_store_close(tool);
@@ -474,17 +479,179 @@ static void test_damaged(void **state) {
     tiered_restart(session, 2, 2);
     close_well(session);
     tiered_clear();
-    session = tiered_open("tiers=%s,durable=2,codec=none", second);
+}
+
+/* One object of the newest checkpoint of the first store, by a pattern below n/job. */
+static void spoil(const char *pattern, int is_removed) {
+    char path[200];
+    struct stat st;
+    glob_t found;
+    snprintf(path, sizeof path, "%s/n/job/%s", first, pattern);
+    assert_int_equal(glob(path, 0, NULL, &found), 0);
+    const char *one = found.gl_pathv[0];
+    assert_int_equal(chmod(one, 0600), 0);
+    int fd = open(one, O_WRONLY);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    assert_int_equal(pwrite(fd, "damage", 6, st.st_size / 2), 6);
+    close(fd);
+    if (is_removed)
+        assert_int_equal(unlink(one), 0);
+    globfree(&found);
+}
+
+static void tell_finding(void *arg, int level, const char *key, const char *text) {
+    (void)arg;
+    if (level < 2)
+        print_message("%s: %s\n", key, text);
+}
+
+/* All bytes of all checkpoints of the first store are read. */
+static void first_is_whole(void) {
+    struct varve_verify_options options = {.size = sizeof options, .finding = tell_finding};
+    struct varve_verify_result result = {.objects = 0};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    int rc = varve_store_verify(tool, &options, &result, &error);
+    if (rc < 0 || result.damaged_objects || result.lost_checkpoints)
+        fail_msg("%d objects, %d checkpoints, %s", (int)result.damaged_objects, (int)result.lost_checkpoints,
+                 error.text);
+    varve_store_close(tool);
+}
+
+static const struct {
+    const char *pattern;
+    int is_removed, is_listed; /* without its record it is none: then it comes back as the session is opened */
+} spoiled[] = {
+    {"record/*fd", 0, 1},         {"record/*fd", 1, 0},           {"data/*/*2/*/00000000", 0, 1},
+    {"data/*/*2/*/00000000", 1, 1}, {"data/*/*2/*/writers", 0, 1}, {"data/*/*2/*/writers", 1, 1},
+    {"data/*/*2/*/00000000.0*", 0, 1}, {"data/*/*2/*/00000000.0*", 1, 1},
+};
+
+static void heal_one(size_t i) {
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s,durable=2,keep=all", second);
     tiered_save(session, 1);
+    tiered_save(session, 2);
     close_well(session);
-    damage(1);
+    spoil(spoiled[i].pattern, spoiled[i].is_removed);
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_restart(session, 2, 2);
+    assert_int_equal(details(session).tiers_healed, spoiled[i].is_listed);
+    assert_int_equal(details(session).tiers_back, !spoiled[i].is_listed);
+    if (spoiled[i].is_listed && !strstr(heard, "was copied back from tier 2"))
+        fail_msg("%s", heard);
+    first_is_whole();
+    tiered_save(session, 3);
+    close_well(session);
+    first_is_whole();
+    assert_true(tiered_has(first, 1, 1) && tiered_has(first, 2, 2) && tiered_has(second, 3, 3));
     session = tiered_open("tiers=%s", second);
-    assert_int_equal(varve_restart(session, VARVE_LATEST, &version), VARVE_CORRUPT);
-    if (!strstr(varve_session_error(session)->text, "tier 2") || !strstr(varve_session_error(session)->text, "job@1:1"))
-        fail_msg("%s", varve_session_error(session)->text);
-    varve_close(session);
+    tiered_restart(session, 3, 3);
+    assert_int_equal(details(session).tiers_healed, 0);
+    close_well(session);
     tiered_clear();
 }
+
+/* Damage in each kind of object: the restart gives the newest version back, and the first store is whole then. */
+static void test_healed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof spoiled / sizeof *spoiled; i++)
+        heal_one(i);
+}
+
+/* On all ranks. */
+static void test_healed_ranks(void **state) {
+    char settings[256];
+    (void)state;
+    snprintf(settings, sizeof settings, "log=error,tiers=%s,durable=2,keep=all", second);
+    copied_make(first, settings, 3);
+    spoil("data/*/*2/*/00000001", 0);
+    struct tiered_job job = {settings, 2, 0};
+    group_must_run(COPIED_RANKS, tiered_rank, &job, NULL, "healed");
+    copied_check(first, second, "job", 3, "went on");
+    first_is_whole();
+    tiered_clear();
+}
+
+/* What the newest shares with an older one is damaged: the newest is copied back with nothing below it. The session
+ * itself has made the damaged one, and goes on with lower versions. */
+static void test_healed_below(void **state) {
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s,durable=2,keep=all", second);
+    (void)state;
+    tiered_save(session, 5);
+    memset(memory, 7, 1 << 20);
+    assert_int_equal(varve_checkpoint(session, 6), 0);
+    assert_int_equal(varve_wait(session), 0);
+    spoil("data/*/*5/*/00000000.00000002", 0);
+    int64_t version;
+    assert_int_equal(varve_restart(session, VARVE_LATEST, &version), 0);
+    assert_int_equal(version, 6);
+    assert_int_equal(details(session).tiers_healed, 1);
+    tiered_save(session, 3);
+    close_well(session);
+    session = tiered_open("tiers=%s,durable=2", second);
+    tiered_restart(session, 3, 3);
+    close_well(session);
+    tiered_clear();
+}
+
+/* A tier that fails in the middle: an older one comes back, as without tiers, and the next session is given it. */
+static void test_heal_fails(void **state) {
+    int failed = 0;
+    (void)state;
+    if (strstr(second, "://")) /* the operations are others */
+        skip();
+    for (int step = 8; step < 60; step += 7) {
+        int64_t version = 0;
+        struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s,durable=2", second);
+        tiered_save(session, 1);
+        tiered_save(session, 2);
+        close_well(session);
+        spoil("data/*/*2/*/00000000", 0);
+        session = tiered_open("tiers=%s?fault=fail-from:%d:EIO,tiers_seconds=0", second, step);
+        assert_int_equal(varve_restart(session, VARVE_LATEST, &version), 0);
+        assert_int_equal(version, details(session).tiers_healed ? 2 : 1);
+        varve_close(session);
+        failed += version == 1 && strstr(heard, "could not give version 2 of job back");
+        session = tiered_open("tiers=%s", second);
+        tiered_restart(session, 2, 2);
+        close_well(session);
+        first_is_whole();
+        tiered_clear();
+    }
+    assert_true(failed > 1);
+}
+
+/* The job went back and made version 2 again, which never came to the tier. Its record cannot tell when it was saved:
+ * the version 2 of the former life is not taken for it. */
+static void test_heal_other_life(void **state) {
+    int64_t version;
+    (void)state;
+    struct varve_session *session = tiered_open("tiers=%s,durable=2,keep=all", second);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    close_well(session);
+    session = tiered_open("log=error,keep=all");
+    assert_int_equal(varve_restart(session, 1, &version), 0);
+    tiered_fill(memory, sizeof memory, 12);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    close_well(session);
+    struct varve_which which = {.name = "job", .version = 2, .generation = 1};
+    struct varve_error error = {.text = ""};
+    struct varve_store *tool;
+    assert_int_equal(varve_store_open(first, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_forget(tool, &which, &error), 0);
+    varve_store_close(tool);
+    spoil("record/*fd", 0);
+    session = tiered_open("keep=all,tiers=%s", second);
+    tiered_restart(session, 1, 1);
+    assert_int_equal(details(session).tiers_healed, 0);
+    assert_non_null(strstr(heard, "skipped checkpoint job@2 (generation 2)"));
+    close_well(session);
+    tiered_clear();
+}
+
+/* ---- damage in further stores ---- */
 
 /* Records of the second store, the newest first. */
 static void damage_records(size_t count) {
@@ -631,6 +798,48 @@ static void test_keeps(void **state) {
     tiered_clear();
 }
 
+/* Each tier keeps its own number, and lets its own number wait; the settings are for those that say nothing. */
+static void test_own_numbers(void **state) {
+    char third[96], fourth[96];
+    (void)state;
+    snprintf(third, sizeof third, "%s/third", folder);
+    snprintf(fourth, sizeof fourth, "%s/fourth", folder);
+    struct varve_session *session =
+        tiered_open("keep=all,tiers=%s?keep=2;%s?limit=900MB&keep=all&waiting=9;%s,tiers_keep=4,durable=4", second,
+                    third, fourth);
+    for (int i = 0; i < 6; i++) {
+        tiered_save(session, i);
+        vv_sleep_ms(300); /* the other two have it, too */
+    }
+    close_well(session);
+    assert_int_equal(copied_count(second, "job", "two"), 2);
+    assert_int_equal(copied_count(third, "job", "all"), 6);
+    assert_int_equal(copied_count(fourth, "job", "four"), 4);
+    assert_true(tiered_has(second, 5, 5) && tiered_has(second, 4, 4) && tiered_has(third, 0, 0));
+    folder_remove(third);
+    folder_remove(fourth);
+    tiered_clear();
+}
+
+static void test_own_waiting(void **state) {
+    struct varve_error error = {.text = ""};
+    struct vv_attempt spared[8];
+    char settings[256];
+    (void)state;
+    make_first(6);
+    snprintf(settings, sizeof settings, "tiers=%s?waiting=4,tiers_waiting=1", second);
+    struct vv_tiers *tiers = open_tiers(settings);
+    struct vv_store *store = open_first();
+    add_all(tiers, store, 0, 5);
+    assert_int_equal(vv_tiers_spared(tiers, spared, 8), 4);
+    assert_int_equal(vv_tiers_start(tiers, store, NULL, &error), 0);
+    assert_int_equal(vv_tiers_wait(tiers, 2, &error), 0);
+    vv_tiers_close(tiers);
+    assert_non_null(strstr(heard, "tiers_waiting=4"));
+    vv_store_close(store);
+    tiered_clear();
+}
+
 static void refuse(const char *settings, int code, const char *word) {
     struct varve_session *session;
     struct varve_error error = {.text = ""};
@@ -646,9 +855,137 @@ static void test_refused(void **state) {
     refuse("durable=2", VARVE_SETTING, "durable (2");
     refuse("tiers=a;;b", VARVE_SETTING, "none of them empty");
     refuse("tiers=a;", VARVE_SETTING, "none of them empty");
+    refuse("tiers=a;b?keep=few", VARVE_SETTING, "\"keep=few\" of an address in tiers must look like keep=3");
+    refuse("tiers=a?limit=5MB&keep=", VARVE_SETTING, "must look like keep=3");
+    refuse("tiers=a?keep=10000000", VARVE_SETTING, "must look like keep=3");
+    refuse("tiers=a?waiting=0", VARVE_SETTING, "must look like waiting=2");
+    refuse("tiers=a?waiting=33", VARVE_SETTING, "must look like waiting=2");
+    refuse("tiers=a?keeps=3", VARVE_SETTING, "\"keeps\"");
     refuse("tiers=a;b;c;d;e;f;g;h", VARVE_SETTING, "at most 7");
     snprintf(settings, sizeof settings, "storage=local,tiers=%s", second);
     refuse(settings, VARVE_UNSUPPORTED, "shared storage");
+}
+
+/* ---- one store twice ---- */
+
+struct twice {
+    const char *address; /* of the first store */
+    char settings[512];
+    const char *words[2];
+};
+
+/* The same on all ranks. */
+static void twice_rank(struct varve_comm *comm, void *arg) {
+    const struct twice *twice = arg;
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session = NULL;
+    struct varve_error error = {.text = ""};
+    options.settings = twice->settings;
+    int rc = varve_open_comm(group_comm(comm), twice->address, "job", &options, &session, &error);
+    if (rc != VARVE_SETTING || session || !strstr(error.text, twice->words[0]) || !strstr(error.text, twice->words[1]))
+        group_fail(comm, "%s with %s: %d, %s", twice->address, twice->settings, rc, error.text);
+}
+
+static void refuse_twice(const char *address, const char *one, const char *other, const char *word) {
+    struct twice twice = {.address = address, .words = {"is the same store as", word}};
+    snprintf(twice.settings, sizeof twice.settings, "log=error,tiers_seconds=1,tiers=%s%s%s", one, *other ? ";" : "",
+             other);
+    group_must_run(2, twice_rank, &twice, NULL, "one store twice");
+}
+
+/* The first store once more, and a tier twice, there or not: also by other spellings, links and parameters. */
+static void test_twice(void **state) {
+    char link[100], other[200], dots[200], here[100];
+    (void)state;
+    snprintf(here, sizeof here, "%s/here", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(other, sizeof other, "file://%s//here/?limit=5MB", folder);
+    snprintf(dots, sizeof dots, "%s/./here/../here", folder);
+    for (int is_there = 0; is_there < 2; is_there++) {
+        refuse_twice(first, first, "", "tier 1");
+        refuse_twice(first, here, other, "tier 2, ");
+        refuse_twice(first, second, second, "tier 2, ");
+        if (is_there)
+            refuse_twice(first, here, dots, "tier 2, ");
+        assert_int_equal(symlink(is_there ? here : ".", link), 0);
+        refuse_twice(first, is_there ? here : first, is_there ? link : "", is_there ? "tier 2, " : "tier 1");
+        refuse_twice(is_there ? here : first, is_there ? link : first, "", "tier 1");
+        if (is_there)
+            refuse_twice(here, second, other, "tier 1");
+        unlink(link);
+        if (!is_there) {
+            struct varve_session *session = tiered_open("log=error,tiers=%s;%s,durable=3", second, here);
+            tiered_save(session, 1);
+            close_well(session);
+        }
+    }
+    tiered_clear();
+    folder_remove(here);
+}
+
+/* In a mount namespace of its own: the same folder by another mount. */
+static void see_bound(void) {
+    char bound[100];
+    snprintf(bound, sizeof bound, "%s/bound", folder);
+    if (mkdir(bound, 0700) != 0 || mount(first, bound, NULL, MS_BIND, NULL) != 0)
+        _exit(2);
+    refuse_twice(first, bound, "", "tier 1");
+    _exit(0);
+}
+
+static void test_bound(void **state) {
+    char bound[100];
+    int status;
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    make_first(1);
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+            _exit(77);
+        see_bound();
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    snprintf(bound, sizeof bound, "%s/bound", folder);
+    rmdir(bound);
+    tiered_clear();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
+/* A bucket by another name of its server: only what is stored there tells. */
+static void test_other_endpoint(void **state) {
+    const char *endpoint = getenv("AWS_ENDPOINT_URL"), *port = endpoint ? strrchr(endpoint, ':') : NULL;
+    char other[300];
+    (void)state;
+    if (strncmp(second, "s3://", 5) != 0 || !port || !strstr(endpoint, "127.0.0.1"))
+        skip();
+    snprintf(other, sizeof other, "%s?endpoint=%.*slocalhost%s", second, strncmp(endpoint, "https", 5) == 0 ? 8 : 7,
+             endpoint, port);
+    struct varve_session *session = tiered_open("log=error,tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    close_well(session);
+    refuse_twice(second, other, "", "tier 1");
+    refuse_twice(first, second, other, "tier 2, ");
+    tiered_clear();
+}
+
+/* A folder that was copied has the id of the first store, and is another one. */
+static void test_copied_folder(void **state) {
+    char command[300];
+    (void)state;
+    if (strstr(second, "://"))
+        skip();
+    make_first(1);
+    snprintf(command, sizeof command, "cp -r '%s' '%s'", first, second);
+    assert_int_equal(system(command), 0);
+    struct varve_session *session = tiered_open("tiers=%s,durable=2", second);
+    tiered_save(session, 5);
+    close_well(session);
+    assert_true(tiered_has(second, 5, 5));
+    tiered_clear();
 }
 
 /* ---- the end of the job ---- */
@@ -851,6 +1188,118 @@ static void test_sealed(void **state) {
     tiered_clear();
 }
 
+struct emptied {
+    struct varve_backend *backend;
+    char prefix[VV_BACKEND_KEY_MAX + 1];
+    int removed;
+};
+
+static int empty_entry(void *arg, const char *name, int is_prefix) {
+    struct emptied *emptied = arg;
+    size_t used = strlen(emptied->prefix);
+    snprintf(emptied->prefix + used, sizeof emptied->prefix - used, "%s%s", used ? "/" : "", name);
+    int rc = is_prefix ? vv_backend_list(emptied->backend, emptied->prefix, NULL, 0, empty_entry, emptied)
+                       : vv_backend_remove(emptied->backend, emptied->prefix);
+    emptied->removed += !is_prefix && rc == 0;
+    emptied->prefix[used] = '\0';
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* All that the second store has, its keys included, is gone; its folder stays. */
+static void empty_second(void) {
+    struct emptied emptied = {.prefix = ""};
+    struct varve_error error = {.text = ""};
+    assert_int_equal(vv_backend_open(second, NULL, &emptied.backend, &error), 0);
+    assert_int_equal(vv_backend_list(emptied.backend, "", NULL, 0, empty_entry, &emptied), 0);
+    assert_true(emptied.removed > 4);
+    vv_backend_close(emptied.backend);
+}
+
+/* 1 if it opens, with or without the key, and gives the bytes of this step back. */
+static int second_gives(const char *settings, int version) {
+    folder_remove(first);
+    struct varve_error error = {.text = ""};
+    struct varve_session *session;
+    static uint8_t wanted[TIERED_BYTES];
+    int64_t found = -1;
+    heard[0] = '\0';
+    int rc = tiered_try_open(settings, &session, &error);
+    if (rc == 0 && (rc = varve_restart(session, VARVE_LATEST, &found)) == 0)
+        tiered_fill(wanted, sizeof wanted, version);
+    if (rc != 0)
+        print_message("%s\n", *error.text ? error.text : varve_session_error(session)->text);
+    varve_close(session);
+    return rc == 0 && found == version && memcmp(memory, wanted, sizeof memory) == 0;
+}
+
+/* A tier is emptied while the job runs, between two checkpoints. durable=2 says yes only for what comes back. */
+static void test_emptied(void **state) {
+    char settings[256];
+    (void)state;
+    for (int is_sealed = getenv("TIERS_KEY") != NULL; is_sealed >= 0; is_sealed--) {
+        snprintf(settings, sizeof settings, "%stiers=%s,durable=2", is_sealed ? SEALED : "", second);
+        struct varve_session *session = tiered_open("%s", settings);
+        tiered_save(session, 1);
+        empty_second();
+        tiered_save(session, 2);
+        int is_told = strstr(heard, "was emptied while it was open") != NULL;
+        tiered_save(session, 3);
+        close_well(session);
+        assert_true(second_gives(settings, 3));
+        assert_null(strstr(heard, "the store object"));
+        assert_true(is_told);
+        tiered_clear();
+    }
+}
+
+/* And in the middle of a move: an error, or what was said is there. */
+static void test_emptied_under_way(void **state) {
+    char settings[512];
+    int whole = 0;
+    (void)state;
+    if (!getenv("TIERS_KEY"))
+        skip();
+    for (int ms = 100; ms <= 2300; ms += 1100) {
+        snprintf(settings, sizeof settings, SEALED TIERED_ALWAYS "tiers=%s?limit=4MB,durable=2,tiers_seconds=1",
+                 second);
+        struct varve_session *session = tiered_open("%s", settings);
+        tiered_save(session, 1);
+        tiered_fill(memory, sizeof memory, 2);
+        assert_int_equal(varve_checkpoint(session, 2), 0);
+        vv_sleep_ms((unsigned)ms);
+        empty_second();
+        int rc = varve_wait(session);
+        varve_close(session);
+        snprintf(settings, sizeof settings, SEALED "tiers=%s,durable=2,tiers_seconds=1", second);
+        assert_true(rc != 0 || second_gives(settings, 2));
+        whole += rc == 0;
+        tiered_clear();
+    }
+    print_message("%d of 3 emptied moves were whole all the same\n", whole);
+}
+
+/* Another store was made in its place: nothing is mixed. */
+static void test_replaced(void **state) {
+    struct varve_options plain = VARVE_OPTIONS_INIT;
+    struct varve_error error = {.text = ""};
+    struct varve_session *session, *other;
+    (void)state;
+    session = tiered_open("tiers=%s,durable=2,tiers_seconds=1", second);
+    tiered_save(session, 1);
+    empty_second();
+    plain.settings = "log=error";
+    assert_int_equal(varve_open(second, "other", &plain, &other, &error), 0);
+    close_well(other);
+    tiered_fill(memory, sizeof memory, 2);
+    assert_int_equal(varve_checkpoint(session, 2), 0);
+    assert_int_equal(varve_wait(session), VARVE_MISMATCH);
+    assert_non_null(strstr(varve_session_error(session)->text, "another store"));
+    tiered_save(session, 3); /* it is the tier from now on */
+    close_well(session);
+    assert_true(tiered_has(second, 3, 3));
+    tiered_clear();
+}
+
 /* The owner of the second storage, who has no key, puts a store of their own there. */
 static void forge_second(void) {
     struct varve_options plain = VARVE_OPTIONS_INIT;
@@ -925,7 +1374,15 @@ int main(void) {
         cmocka_unit_test(test_only_reads),     cmocka_unit_test(test_close_hangs),
         cmocka_unit_test(test_unread),         cmocka_unit_test(test_advice),
         cmocka_unit_test(test_close_watches),  cmocka_unit_test(test_stop_before_data),
-        cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_forged),         cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_bound),          cmocka_unit_test(test_other_endpoint),
+        cmocka_unit_test(test_copied_folder),  cmocka_unit_test(test_emptied),
+        cmocka_unit_test(test_own_numbers),    cmocka_unit_test(test_own_waiting),
+        cmocka_unit_test(test_healed),         cmocka_unit_test(test_healed_ranks),
+        cmocka_unit_test(test_healed_below),   cmocka_unit_test(test_heal_fails),
+        cmocka_unit_test(test_heal_other_life),
+        cmocka_unit_test(test_replaced),       cmocka_unit_test(test_emptied_under_way),
     };
+    cmocka_set_test_filter(getenv("TIERS_ONLY")); /* by hand; NULL: all */
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }

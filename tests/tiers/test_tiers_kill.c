@@ -104,6 +104,67 @@ static void test_first_lost(void **state) {
     tiered_clear();
 }
 
+/* ---- healing ---- */
+
+static void tell_finding(void *arg, int level, const char *key, const char *text) {
+    (void)arg;
+    if (level < 2)
+        print_message("%s: %s\n", key, text);
+}
+
+/* The newest of two in the first store is damaged, and a program is killed at this operation there while it restarts:
+ * 1. 0: it came to the end. The next one is given what it should have. */
+static int kill_healing(const char *kind, unsigned step) {
+    char command[400];
+    struct varve_session *session = tiered_open(TIERED_ALWAYS "log=error,tiers=%s,durable=2", second);
+    tiered_save(session, 1);
+    tiered_save(session, 2);
+    assert_int_equal(varve_close(session), 0);
+    snprintf(command, sizeof command, "truncate -s 100 %s/n/job/data/*/*2/*/00000000", first);
+    assert_int_equal(system(command), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t version;
+        size_t size = strlen(first);
+        snprintf(first + size, sizeof first - size, "?fault=%s:%u", kind, step);
+        session = tiered_open("log=error,tiers=%s", second);
+        _exit(varve_restart(session, VARVE_LATEST, &version) == 0 && version == 2 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    int is_killed = WIFSIGNALED(status);
+    if (!is_killed)
+        assert_int_equal(status, 0);
+    /* killed just before the damaged one was forgotten, that is left to keep */
+    session = tiered_open("log=error,keep=2,tiers=%s,durable=2", second);
+    tiered_restart(session, 2, 2);
+    tiered_save(session, 3);
+    assert_int_equal(varve_close(session), 0);
+    struct varve_verify_result result = {.objects = 0};
+    struct varve_verify_options options = {.size = sizeof options, .finding = tell_finding};
+    struct varve_store *tool;
+    assert_int_equal(varve_store_open(first, NULL, &tool, NULL), 0);
+    assert_int_equal(varve_store_verify(tool, &options, &result, NULL), 0);
+    varve_store_close(tool);
+    if (result.damaged_objects || result.lost_checkpoints || !tiered_has(first, 3, 3) || !tiered_has(second, 3, 3))
+        fail_msg("after %s:%u %d objects are damaged", kind, step, (int)result.damaged_objects);
+    tiered_clear();
+    return is_killed;
+}
+
+static void test_killed_healing(void **state) {
+    const char *given = getenv("TIERS_EVERY");
+    unsigned every = given && atoi(given) > 0 ? (unsigned)atoi(given) : 17, killed = 0;
+    (void)state;
+    if (strstr(second, "://"))
+        skip(); /* it is the first store that is written */
+    for (int i = 0; i < 2; i++)
+        for (unsigned step = 12 + (unsigned)i * 5; kill_healing(i ? "kill-after" : "kill", step); step += every)
+            killed++;
+    print_message("killed at %u operations\n", killed);
+    assert_true(killed > 4);
+}
+
 /* ---- a job ---- */
 
 static int *ready; /* ranks that have saved all; shared */
@@ -173,6 +234,25 @@ static void test_flush(void **state) {
     struct varve_session *session = tiered_open("log=error,tiers=%s", second);
     tiered_restart(session, 2, 2);
     assert_int_equal(varve_close(session), 0);
+    tiered_clear();
+}
+
+/* What addresses in tiers say of their tiers is nothing to the tool. */
+static void test_flush_tiers(void **state) {
+    char command[900], third[100];
+    (void)state;
+    if (!getenv("VARVE"))
+        skip();
+    snprintf(third, sizeof third, "%s/third", folder);
+    struct varve_session *session = tiered_open("log=error");
+    tiered_save(session, 1);
+    assert_int_equal(varve_close(session), 0);
+    snprintf(command, sizeof command,
+             "VARVE_TIERS='%s?keep=3;%s?limit=900MB&waiting=4&keep=all' '%s' flush '%s' job >/dev/null", second, third,
+             getenv("VARVE"), first);
+    assert_int_equal(system(command), 0);
+    assert_true(tiered_has(second, 1, 1) && tiered_has(third, 1, 1));
+    folder_remove(third);
     tiered_clear();
 }
 
@@ -262,6 +342,7 @@ static void test_flush_other_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),          cmocka_unit_test(test_first_lost),
                                        cmocka_unit_test(test_flush),           cmocka_unit_test(test_flush_adopted),
-                                       cmocka_unit_test(test_flush_other_run), cmocka_unit_test(test_job_killed)};
+                                       cmocka_unit_test(test_flush_other_run), cmocka_unit_test(test_job_killed),
+                                       cmocka_unit_test(test_flush_tiers),     cmocka_unit_test(test_killed_healing)};
     return cmocka_run_group_tests(tests, tiered_setup, tiered_teardown);
 }
