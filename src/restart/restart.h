@@ -15,6 +15,7 @@ struct vv_restart_context {
     struct vv_job *job;
     struct vv_protected *memory;
     uint32_t replicas;                                              /* that this session keeps of everything */
+    uint32_t parity;                                                /* the same: lost nodes that it makes up for */
     int has_begun;                                                  /* a checkpoint was begun in this session */
     void (*damaged)(void *arg, const struct vv_attempt *candidate); /* told on rank 0 of each; may be NULL */
     void *damaged_arg;
