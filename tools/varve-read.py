@@ -54,9 +54,9 @@ IN_MEMORY = 1 << 30                     # bound of this program: no piece of met
 BLOCK_CACHE = 64 << 20
 MAGIC = b"\x89Varve\r\n"
 STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN, TRIGGER, LOG = range(1, 14)
-SEALED = 14
+SEALED, PARITY = 14, 15
 KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy",
-         "pin", "trigger", "log"]
+         "pin", "trigger", "log", "sealed", "parity"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
 DISTRIBUTIONS = ["by dims", "joined", "replicated", "by rank", "dropped"]
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
@@ -963,7 +963,7 @@ class Store:
             raise cur.unknown(f"format version {form} is not known")
         if kind == SEALED:
             raise cur.unknown("encrypted: --key is missing")
-        if not 1 <= kind <= LOG:
+        if not 1 <= kind <= PARITY:
             raise cur.unknown(f"kind {kind} is not known")
         if required:
             raise cur.unknown(f"required features {required:#x} are not known")
@@ -2430,11 +2430,77 @@ def cmd_verify(store, args):
                 elsewhere += 1
             except Refuse as e:
                 problems.append(e)
+        for component in store.list(attempt.folder):
+            try:
+                if re.fullmatch("[0-9a-f]{8}\\.parity", component):
+                    verify_parity(store, attempt, int(component[:8], 16))
+            except Refuse as e:
+                problems.append(e)
     print(f"{checked} of {count} checkpoints can be restored; {len({str(p) for p in problems})} problems")
     if store.is_local:
         print(f"this is one node's store, and only it was looked at; {elsewhere} packs are not on this node: kept on other "
               "nodes, or missing; this cannot be told from here")
     return problems
+
+
+def read_covered(cur, count, members):
+    """Section 6, parity object: the streams of the members, which are the packs with their parts."""
+    streams, before = [0] * members, None
+    cur.room(count, 24, "objects")
+    for i in range(count):
+        at = cur.fields("IIIIQ")
+        member, writer, part, is_pack, length = at
+        if before is None or before[3]:
+            fits = part == 0 and (before is None or before[:2] < at[:2])
+        else:
+            fits = (member, writer, part) == (before[0], before[1], before[2] + 1)
+        if not fits or member >= members or is_pack > 1 or writer >= 0x7fffffff or not 96 <= length < LIMIT:
+            raise cur.bad(f"object {i} of the group is invalid")
+        streams[member] += length
+        before = at
+    if before and not before[3]:
+        raise cur.bad("the last pack of the group is missing")
+    if sum(streams) >= LIMIT:
+        raise cur.bad("the group is too large")
+    return streams
+
+
+def verify_parity(store, attempt, writer):
+    """Section 6, parity object: its table, and its bytes by its sums. What it is parity of may be on other nodes."""
+    obj = Object(store, f"{attempt.folder}/{writer:08x}.parity")
+    store.head(obj.read(0, min(96, obj.size), "head"), obj.key, (PARITY,), **dict(attempt.numbers, writer=writer))
+    if obj.size < 96 + 32 + 32:
+        raise Damage(obj.key, "is too short")
+    offset, length, magic, sum16 = struct.unpack("<QI4s16s", obj.read(obj.size - 32, 32, "end"))
+    if magic != b"VPAR" or not 32 <= length <= 32 + 24 * 65536 or offset < 96 or offset + length + 32 != obj.size:
+        raise Damage(obj.key, f"its table (offset {offset}, length {length}) does not fit")
+    raw = obj.read(offset, length, "table")
+    if digest(raw) != sum16:
+        raise Damage(obj.key, "wrong digest of the table")
+    cur = Cursor(raw, obj.key + " table")
+    k, m, member, count, sums16 = cur.fields("IIII16s")
+    if not (1 <= k and 1 <= m <= 3 and k + m <= 16):
+        raise cur.unknown(f"code {k}+{m} is not known")
+    if member >= k + m:
+        raise cur.bad(f"member {member} of {k + m}")
+    streams = read_covered(cur, count, k + m)
+    cur.end()
+    rows = [max(-(-streams[(member - t + m + d) % (k + m)] // k) for d in range(k)) for t in range(m)]
+    slices = [-(-row // 65536) for row in rows]
+    at = 96 + sum(rows)
+    if at + 8 * (k + 1) * sum(slices) != offset:
+        raise cur.bad("its bytes and sums do not end where the table begins")
+    sums = obj.read(at, offset - at, "sums")
+    if digest(sums) != sums16:
+        raise Damage(obj.key, "wrong digest of the sums")
+    place, which = 96, 0
+    for row in rows:
+        for start in range(0, row, 65536):
+            data = obj.read(place + start, min(65536, row - start), "parity")
+            if xxh3_64(data) != _r64(sums, 8 * (which * (k + 1) + k)):
+                raise Damage(obj.key, f"wrong sum of the bytes at {place + start}")
+            which += 1
+        place += row
 
 
 def verify_claim(cur, store, name):

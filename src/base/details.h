@@ -40,6 +40,7 @@ struct vv_details {
     char tracker_reason[128]; /* why this tracker was chosen */
     uint64_t bytes_elsewhere; /* of bytes_changed, stored by another rank, now or earlier */
     uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
+    uint64_t bytes_parity;    /* of the group, stored here so that lost nodes can be made up for */
     uint64_t exchange_messages, exchange_bytes; /* sent to find duplicates between ranks */
     double seconds_named;                       /* computing the ids that were offered to the other ranks */
     double seconds_exchange;                    /* asking them */
@@ -74,7 +75,8 @@ struct vv_details {
     uint64_t restart_blocks, restart_bytes_decoded; /* that were checked and decoded as a whole, and their bytes then */
     uint64_t restart_rounds;                        /* of questions to other ranks */
     double restart_reading, restart_checking, restart_decoding, restart_copying;
-    double restart_waiting; /* for other ranks */
+    double restart_waiting;         /* for other ranks */
+    uint64_t restart_bytes_rebuilt; /* from parity, since no node has them any more */
 
     /* of the session, on rank 0: checkpoints that have come to further tiers, were passed over on the way there since
      * newer ones came, and could not be copied; what was written for those that came, and how long it took */
@@ -118,6 +120,7 @@ struct vv_details {
     X(TEXT, tracker_reason, "")                                                                                        \
     X(WIDE, bytes_elsewhere, "bytes")                                                                                  \
     X(WIDE, bytes_copied, "bytes")                                                                                     \
+    X(WIDE, bytes_parity, "bytes")                                                                                     \
     X(WIDE, exchange_messages, "messages")                                                                             \
     X(WIDE, exchange_bytes, "bytes")                                                                                   \
     X(REAL, seconds_named, "seconds")                                                                                  \
@@ -156,6 +159,7 @@ struct vv_details {
     X(REAL, restart_decoding, "seconds")                                                                               \
     X(REAL, restart_copying, "seconds")                                                                                \
     X(REAL, restart_waiting, "seconds")                                                                                \
+    X(WIDE, restart_bytes_rebuilt, "bytes")                                                                            \
     X(WIDE, tiers_moved, "checkpoints")                                                                                \
     X(WIDE, tiers_passed, "checkpoints")                                                                               \
     X(WIDE, tiers_failed, "checkpoints")                                                                               \

@@ -143,6 +143,22 @@ static int parse_on_error(const char *text, enum vv_on_error *out, unsigned *ret
     return 0;
 }
 
+/* Data and parity of a group: the limits of docs/format.md 13. */
+static int parse_parity(const char *text, uint32_t *data_out, uint32_t *parity_out) {
+    const char *at;
+    uint64_t data, parity;
+    *data_out = *parity_out = 0;
+    if (!strcmp(text, "off"))
+        return 0;
+    if (parse_whole(text, &data, &at) < 0 || *at != '+' || parse_whole(at + 1, &parity, &at) < 0 || *at)
+        return -1;
+    if (parity < 1 || parity > 3 || data < parity || data > 13 || data + parity > 16)
+        return -1;
+    *data_out = (uint32_t)data;
+    *parity_out = (uint32_t)parity;
+    return 0;
+}
+
 /* A word that stands for a number, from "auto=0|off=1". */
 struct number_word {
     const char *text;
@@ -240,6 +256,7 @@ static int check_pattern(const char *text, struct varve_error *why) {
 static int set_text(const struct vv_setting *setting, const char *text, char *field, struct varve_error *why) {
     enum vv_on_error on_error;
     unsigned retries;
+    uint32_t data, parity;
     int rc;
     if (strlen(text) >= VV_SETTING_TEXT_BYTES)
         return vv_error(why, -EINVAL, "it is longer than %d bytes", VV_SETTING_TEXT_BYTES - 1);
@@ -256,6 +273,8 @@ static int set_text(const struct vv_setting *setting, const char *text, char *fi
              setting->offset == offsetof(struct vv_settings, exit_file) ||
              setting->offset == offsetof(struct vv_settings, tiers))
         rc = 0;
+    else if (setting->offset == offsetof(struct vv_settings, parity))
+        rc = parse_parity(text, &data, &parity);
     else
         rc = parse_on_error(text, &on_error, &retries);
     if (rc == 0)
@@ -415,6 +434,14 @@ enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsign
     *retries_out = 0;
     parse_on_error(settings->on_error, &on_error, retries_out);
     return on_error;
+}
+
+uint32_t vv_settings_parity(const struct vv_settings *settings, uint32_t *data_out) {
+    uint32_t data, parity;
+    parse_parity(settings->parity, &data, &parity);
+    if (data_out)
+        *data_out = data;
+    return parity;
 }
 
 enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, const char **why) {

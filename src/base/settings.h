@@ -118,6 +118,8 @@ int vv_settings_is_fine(uint64_t value);
 
 /* What on_error says; retries_out is 0 unless it is VV_ON_ERROR_RETRY. */
 enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out);
+/* What parity says: how many nodes of a group may be lost, 0 if it is off; data_out (may be NULL): how many others. */
+uint32_t vv_settings_parity(const struct vv_settings *settings, uint32_t *data_out);
 
 /* How checkpoints are captured by these settings, which may be another way than `capture` says: then *why is the
  * reason, else NULL. */

@@ -83,6 +83,11 @@
       " known, and nothing tells how long a checkpoint takes, one is due at once, unless end_time is off.")            \
     X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
       "The least important messages that are logged.")                                                                 \
+    X(ADVANCED, TEXT, parity, "off|k+m", NULL, NULL, "off",                                                            \
+      "Instead of copies, on node-local storage: nodes form groups of k+m, and each keeps parity of the others, so"    \
+      " that any m nodes of a group may be lost. m is 1 to 3, k is m to 13, both together 16 at the most. 4+2 takes"   \
+      " half the bytes of the data more, where copies=2 takes all of them. With fewer nodes groups are smaller, and"   \
+      " parity takes more.")                                                                                           \
     X(ADVANCED, CHOICE, heap, "auto|off|data|unchecked|fixed", NULL, NULL, "auto",                                     \
       "Protect the large allocations of a program that `varve run` has started, without their names. data: what"       \
       " they hold comes back into the allocations that the same code makes in the next run; what holds addresses is"   \

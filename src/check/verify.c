@@ -196,6 +196,8 @@ static int check_known(struct vv_verifier *verifier, const struct vv_key *key, c
         return check_part(verifier, key, text);
     case VV_KIND_COPY:
         return vv_verify_copy(verifier, key);
+    case VV_KIND_PARITY:
+        return vv_verify_parity(verifier, key);
     default:
         return check_small(verifier, key, text);
     }
@@ -205,7 +207,7 @@ static int note_attempt(struct vv_verifier *verifier, const struct vv_key *key) 
     struct vv_attempts *set = &verifier->attempts;
     struct vv_attempt attempt = {key->generation, key->attempt, key->version};
     int has_data = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY ||
-                   key->kind == VV_KIND_WRITERS;
+                   key->kind == VV_KIND_PARITY || key->kind == VV_KIND_WRITERS;
     if (!has_data || (set->count && vv_attempt_compare(&set->list[set->count - 1], &attempt) == 0))
         return 0;
     return vv_attempts_add(set, &attempt);

@@ -1,10 +1,11 @@
 /* A pack on its own: head, end, footer, every section, parts, and every block: sum, decoding, ids and range
- * against the decoded bytes. */
+ * against the decoded bytes. And what stands in for packs: copies and parity. */
 #include "base/alloc.h"
 #include "base/content_id.h"
 #include "check/verify_private.h"
 #include "format/values.h"
 #include "store/block_decode.h"
+#include "store/parity_reader.h"
 
 #include <errno.h>
 
@@ -321,4 +322,48 @@ int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key) {
         vv_footer_clear(&footer);
     }
     return vv_verify_evaluate(verifier, text, rc, &why);
+}
+
+/* ---- parity: its table and its sums, and its own bytes by these; what it is parity of is on other nodes ---- */
+
+/* The parity of this number, a slice at a time. */
+static int check_row(const struct vv_parity_source *source, const struct vv_parity *parity, uint32_t number,
+                     const uint8_t *sums, uint8_t *room, struct varve_error *error) {
+    uint64_t length = vv_parity_row_length(parity, vv_parity_row(parity, parity->member, number));
+    uint64_t offset = vv_parity_offset(parity, number);
+    int rc = 0;
+    sums += vv_parity_sums_at(parity, number);
+    for (uint64_t at = 0; at < length && rc == 0; at += VV_PARITY_SLICE) {
+        size_t size = length - at < VV_PARITY_SLICE ? (size_t)(length - at) : VV_PARITY_SLICE;
+        rc = source->get(source->arg, offset + at, room, size, error);
+        if (rc == 0 && vv_sum64(room, size) != vv_get64(sums + (size_t)parity->data * VV_PARITY_SUM))
+            rc = vv_error(error, VARVE_CORRUPT, "the sum of %zu bytes at %llu does not match", size,
+                          (unsigned long long)(offset + at));
+        sums += (size_t)(parity->data + 1) * VV_PARITY_SUM;
+    }
+    return rc;
+}
+
+static int check_rows(const struct vv_parity_source *source, const struct vv_parity *parity,
+                      struct varve_error *error) {
+    uint8_t *sums = NULL, *room = vv_malloc(VV_PARITY_SLICE);
+    int rc = room ? vv_parity_sums_load(source, parity, &sums, error) : vv_error_sys(error, -ENOMEM, "parity");
+    for (uint32_t i = 0; i < parity->parity && rc == 0; i++)
+        rc = check_row(source, parity, i, sums, room, error);
+    vv_free(sums);
+    vv_free(room);
+    return rc;
+}
+
+int vv_verify_parity(struct vv_verifier *verifier, const struct vv_key *key) {
+    struct varve_error why = {0};
+    struct vv_parity_here here;
+    struct vv_parity_source source = vv_parity_here(&here, verifier->store, key);
+    struct vv_parity parity;
+    int rc = vv_parity_load(&source, &parity, &why);
+    if (rc == 0) {
+        rc = check_rows(&source, &parity, &why);
+        vv_parity_clear(&parity);
+    }
+    return vv_verify_evaluate(verifier, here.text, rc < 0 ? vv_pack_error(here.text, rc, &why) : 0, &why);
 }

@@ -44,9 +44,11 @@ int vv_verify_evaluate(struct vv_verifier *verifier, const char *key, int rc, co
 /* bytes more are done. -EINTR when the caller wants no more. */
 int vv_verify_progress(struct vv_verifier *verifier, uint64_t bytes);
 
-/* Everything in a pack and its parts; a tombstone in its place; a copy. 0 or the error with which verify must end. */
+/* Everything in a pack and its parts; a tombstone in its place; a copy; parity. 0 or the error with which verify must
+ * end. */
 int vv_verify_pack(struct vv_verifier *verifier, const struct vv_key *key);
 int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key);
+int vv_verify_parity(struct vv_verifier *verifier, const struct vv_key *key);
 
 /* One checkpoint: its objects are there, runs resolve, digests are right. */
 int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *attempt);

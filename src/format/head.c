@@ -10,7 +10,8 @@ static const uint8_t magic[8] = {0x89, 0x56, 0x61, 0x72, 0x76, 0x65, 0x0D, 0x0A}
 /* The numbers an object under this key carries: those its kind has, and 0 for the others. */
 static struct vv_key identity(const struct vv_key *key) {
     struct vv_key id = *key;
-    int has_writer = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
+    int has_writer = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY ||
+                     key->kind == VV_KIND_PARITY;
     int has_version =
         has_writer || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD || key->kind == VV_KIND_PIN;
     if (key->kind == VV_KIND_STORE || key->kind == VV_KIND_CATALOGUE || key->kind == VV_KIND_TRIGGER)

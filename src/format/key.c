@@ -29,6 +29,8 @@ const char *vv_kind_name(int kind) {
         [VV_KIND_PIN] = "pin",
         [VV_KIND_TRIGGER] = "trigger",
         [VV_KIND_LOG] = "log",
+        [VV_KIND_SEALED] = "sealed",
+        [VV_KIND_PARITY] = "parity",
     };
     return kind >= VV_KIND_STORE && kind <= VV_KIND_LAST ? names[kind] : "unknown";
 }
@@ -187,6 +189,9 @@ static void print_data(const struct vv_key *key, char *out) {
     case VV_KIND_COPY:
         snprintf(at, capacity, "/%08" PRIx32 ".copy", key->writer);
         break;
+    case VV_KIND_PARITY:
+        snprintf(at, capacity, "/%08" PRIx32 ".parity", key->writer);
+        break;
     default:
         snprintf(at, capacity, "/writers");
         break;
@@ -224,7 +229,7 @@ void vv_key_print(const struct vv_key *key, char *out) {
         break;
     default:
         assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY ||
-               key->kind == VV_KIND_WRITERS);
+               key->kind == VV_KIND_PARITY || key->kind == VV_KIND_WRITERS);
         print_data(key, out);
         return;
     }
@@ -250,7 +255,7 @@ static int take_number(const char **at, int digits, uint64_t *out) {
     return vv_hex_parse(component, digits, out);
 }
 
-/* WRITER, WRITER.PART, WRITER.copy or writers */
+/* WRITER, WRITER.PART, WRITER.copy, WRITER.parity or writers */
 static int parse_data_object(const char *text, struct vv_key *out) {
     char writer[9];
     uint64_t value;
@@ -271,6 +276,10 @@ static int parse_data_object(const char *text, struct vv_key *out) {
     }
     if (strcmp(text + 8, ".copy") == 0) {
         out->kind = VV_KIND_COPY;
+        return 0;
+    }
+    if (strcmp(text + 8, ".parity") == 0) {
+        out->kind = VV_KIND_PARITY;
         return 0;
     }
     if (text[8] != '.' || vv_hex_parse(text + 9, 8, &value) < 0 || value >= PART_END)

@@ -22,8 +22,9 @@ enum vv_kind {
     VV_KIND_PIN = 11,
     VV_KIND_TRIGGER = 12,
     VV_KIND_LOG = 13,
-    VV_KIND_LAST = VV_KIND_LOG,
     VV_KIND_SEALED = 14, /* any of them, encrypted (backend/sealed.h) */
+    VV_KIND_PARITY = 15,
+    VV_KIND_LAST = VV_KIND_PARITY,
 };
 const char *vv_kind_name(int kind);
 

@@ -144,6 +144,7 @@ int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint32_
  * to it is there fewer times than it should be. */
 struct vv_completeness {
     uint32_t replicas;         /* that this session keeps */
+    uint32_t parity;           /* lost nodes that this session makes up for by parity */
     const struct vv_lost *all; /* what is lost if the part of this rank is */
 };
 int vv_leaders_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,

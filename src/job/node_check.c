@@ -184,12 +184,18 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, uint32_
 }
 
 /* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables
- * there may be too few copies. */
-static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, uint32_t owner,
-                        struct varve_error *error) {
+ * there may be too few copies, or of whose packs too little parity. */
+static int check_spare(struct candidate *candidate, const struct vv_attempt *attempt, uint32_t owner,
+                       struct varve_error *error) {
+    const struct vv_completeness *wanted = candidate->wanted;
     struct vv_key key = vv_attempt_key(candidate->job->name, attempt, VV_KIND_COPY, owner, 0);
-    int count = vv_peers_count(candidate->peers, &key, error);
-    candidate->is_under_replicated |= count >= 0 && (uint32_t)count < candidate->wanted->replicas;
+    int count = wanted->replicas > 0 ? vv_peers_count(candidate->peers, &key, error) : 0;
+    if (count < 0)
+        return count;
+    candidate->is_under_replicated |= (uint32_t)count < wanted->replicas;
+    key.kind = VV_KIND_PACK;
+    count = wanted->parity > 0 ? vv_peers_parity(candidate->peers, &key, error) : 0;
+    candidate->is_under_replicated |= count >= 0 && (uint32_t)count < wanted->parity;
     return count < 0 ? count : 1;
 }
 
@@ -208,12 +214,14 @@ static int check_owner(struct candidate *candidate, struct vv_store *store, uint
     if (rc == 0) {
         candidate->is_under_replicated = 1;
         rc = has_copy(candidate, store, owner, error);
+        if (rc == 0) {
+            struct vv_key key = vv_attempt_key(candidate->job->name, &attempt, VV_KIND_PACK, owner, 0);
+            rc = vv_peers_can_rebuild(candidate->peers, &key, error);
+        }
         if (rc == 0)
             rc = report_lost(candidate, owner, error);
     }
-    if (rc > 0 && candidate->wanted->replicas > 0)
-        rc = check_tables(candidate, &attempt, owner, error);
-    return rc;
+    return rc > 0 ? check_spare(candidate, &attempt, owner, error) : rc;
 }
 
 /* The same for an older attempt, of which not all may be needed: that shows when it is read. */
@@ -221,7 +229,7 @@ static int check_older(struct candidate *candidate, const struct vv_attempt *att
                        struct varve_error *error) {
     int rc = exists(candidate, attempt, VV_KIND_PACK, owner, error);
     candidate->is_under_replicated |= rc == 0;
-    return rc < 0 || candidate->wanted->replicas == 0 ? rc : check_tables(candidate, attempt, owner, error);
+    return rc < 0 ? rc : check_spare(candidate, attempt, owner, error);
 }
 
 /* Its own; where more ranks than these have made an attempt, each looks for a share. Of older attempts the first copy

@@ -36,7 +36,8 @@ static int take_object(void *arg, const char *component, int is_prefix) {
 
 /* Packs first: from then on nobody takes what is left for a full vote. The writers list last. */
 static int removal_rank(const struct vv_key *key) {
-    return key->kind == VV_KIND_PACK ? 0 : key->kind == VV_KIND_COPY ? 1 : key->kind == VV_KIND_PART ? 2 : 3;
+    int is_spare = key->kind == VV_KIND_COPY || key->kind == VV_KIND_PARITY;
+    return key->kind == VV_KIND_PACK ? 0 : is_spare ? 1 : key->kind == VV_KIND_PART ? 2 : 3;
 }
 
 static int compare_removal(const void *a, const void *b) {

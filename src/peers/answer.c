@@ -33,7 +33,7 @@ static int is_allowed(const struct vv_peers *peers, const char *text) {
     struct vv_key key;
     return vv_key_parse(text, &key) == 0 && strcmp(key.name, peers->name) == 0 &&
            (key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY ||
-            key.kind == VV_KIND_WRITERS);
+            key.kind == VV_KIND_PARITY || key.kind == VV_KIND_WRITERS);
 }
 
 /* The next of a list of parts: 1, 0 at its end, -1 if it is none. */
@@ -187,8 +187,10 @@ static void write_answer(const struct reply *reply, struct vv_buf *out) {
         return;
     if (reply->kind == VV_ASKED_SIZE)
         vv_buf_u64(out, reply->size);
-    for (uint32_t i = 0; reply->holders && i < reply->holders->count; i++)
+    for (uint32_t i = 0; reply->holders && i < reply->holders->count; i++) {
         vv_buf_u32(out, reply->holders->ranks[i]);
+        vv_buf_u32(out, reply->holders->writers[i]);
+    }
     if (reply->kind == VV_ASKED_PARTS)
         write_parts(reply, out);
     if (reply->slices[0]) {

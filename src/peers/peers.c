@@ -236,6 +236,7 @@ int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varv
 
 static void init_threads(struct vv_peers *peers) {
     pthread_mutex_init(&peers->lock, NULL);
+    pthread_mutex_init(&peers->groups_lock, NULL);
     vv_cond_init(&peers->is_asked);
     pthread_cond_init(&peers->is_answered, NULL);
 }
@@ -303,6 +304,8 @@ void vv_peers_close(struct vv_peers *peers) {
     vv_buf_clear(&peers->waiting);
     vv_buf_clear(&peers->directory);
     vv_buf_clear(&peers->known);
+    vv_groups_clear(peers);
+    pthread_mutex_destroy(&peers->groups_lock);
     pthread_cond_destroy(&peers->is_asked);
     pthread_cond_destroy(&peers->is_answered);
     pthread_mutex_destroy(&peers->lock);

@@ -85,7 +85,12 @@ uint64_t vv_peers_decoded(const struct vv_peers *peers);
 int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, size_t count, struct varve_error *error);
 /* Is it on any node? 1, 0, or an error. Inside the work. */
 int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
-/* On how many nodes it is, at most 4 (not yet known of: 0), or an error. Inside the work. */
+/* No node has this pack: can it be rebuilt from parity? 1, 0, or an error. Inside the work. */
+int vv_peers_can_rebuild(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
+/* How many lost nodes the parity of this pack makes up for, 0 if there is none or not all of it, or an error. Inside
+ * the work. */
+int vv_peers_parity(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
+/* On how many nodes it is, at most 16 (not yet known of: 0), or an error. Inside the work. */
 int vv_peers_count(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
 /* Can ranks read what is on other nodes? The same on all. */
 int vv_peers_can_ask(const struct vv_peers *peers);

@@ -93,13 +93,15 @@ static void remember(struct vv_peers *peers, const struct vv_holders *found) {
 }
 
 static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holders *out) {
-    uint8_t bytes[4 * VV_HOLDERS_MAX];
+    uint8_t bytes[VV_HOLDER_SIZE * VV_HOLDERS_MAX];
     int64_t got = ask_one(peers, VV_ASKED_HOLDERS, VV_HOME_BY_ID, key, bytes, sizeof bytes);
     *out = (struct vv_holders){.id = vv_peers_key_id(key)};
-    if (got < 0 || got % 4 != 0)
+    if (got < 0 || got % VV_HOLDER_SIZE != 0)
         return got < 0 ? (int)got : -EPROTO;
-    for (; out->count < got / 4; out->count++) {
-        out->ranks[out->count] = vv_get32(bytes + 4 * out->count);
+    for (; out->count < got / VV_HOLDER_SIZE; out->count++) {
+        const uint8_t *at = bytes + VV_HOLDER_SIZE * out->count;
+        out->ranks[out->count] = vv_get32(at);
+        out->writers[out->count] = vv_get32(at + 4);
         if (out->ranks[out->count] >= peers->comm->ranks)
             return -EPROTO;
     }
@@ -108,7 +110,7 @@ static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holder
 }
 
 /* Parts are where their pack is. */
-static int find_holders(struct vv_peers *peers, const struct vv_key *key, struct vv_holders *out) {
+int vv_peers_find_holders(struct vv_peers *peers, const struct vv_key *key, struct vv_holders *out) {
     struct vv_key asked = *key;
     char text[VV_KEY_CAPACITY];
     if (asked.kind == VV_KIND_PART) {
@@ -138,14 +140,29 @@ int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve
         return rc == 0 ? 1 : vv_error_sys(error, rc, "cannot look at %s", text);
     if (peers->mode != VV_PEERS_LOCAL)
         return 0;
-    rc = find_holders(peers, key, &holders);
+    rc = vv_peers_find_holders(peers, key, &holders);
     return rc ? vv_error_sys(error, rc, "cannot ask for %s", text) : holders.count > 0;
 }
 
 int vv_peers_count(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error) {
     struct vv_holders holders;
-    int rc = find_holders(peers, key, &holders);
+    int rc = vv_peers_find_holders(peers, key, &holders);
     return rc ? vv_error_sys(error, rc, "the other nodes cannot be asked") : (int)holders.count;
+}
+
+int64_t vv_peers_get_from(struct vv_peers *peers, uint32_t rank, const struct vv_key *key, uint64_t offset, void *data,
+                          size_t size) {
+    char text[VV_KEY_CAPACITY];
+    vv_key_print(key, text);
+    int64_t got = vv_backend_get(peers->own->backend, text, offset, data, size);
+    return got == -ENOENT ? ask_bytes(peers, rank, key, text, offset, data, size) : got;
+}
+
+int vv_peers_size_from(struct vv_peers *peers, uint32_t rank, const struct vv_key *key, uint64_t *out) {
+    char text[VV_KEY_CAPACITY];
+    vv_key_print(key, text);
+    int rc = vv_backend_stat(peers->own->backend, text, out);
+    return rc == -ENOENT ? ask_size(peers, rank, text, out) : rc;
 }
 
 /* ---- which way ---- */
@@ -177,13 +194,13 @@ static int64_t search_bytes(struct vv_peers *peers, const struct vv_key *key, co
     struct vv_holders holders;
     if (!peers->is_running) /* nobody answers */
         return -ENOENT;
-    int64_t got = find_holders(peers, key, &holders);
+    int64_t got = vv_peers_find_holders(peers, key, &holders);
     if (got < 0)
         return got;
     got = -ENOENT;
     for (uint32_t i = 0; i < holders.count && got < 0; i++)
         got = ask_bytes(peers, nth_holder(peers, &holders, i), key, text, offset, data, size);
-    return got;
+    return got == -ENOENT ? vv_peers_rebuild(peers, key, offset, data, size) : got;
 }
 
 static int64_t peers_get(struct varve_backend *backend, const char *text, uint64_t offset, void *data, size_t size) {
@@ -211,13 +228,13 @@ static int search_size(struct vv_peers *peers, const struct vv_key *key, const c
     struct vv_holders holders;
     if (!peers->is_running)
         return -ENOENT;
-    int rc = find_holders(peers, key, &holders);
+    int rc = vv_peers_find_holders(peers, key, &holders);
     if (rc < 0)
         return rc;
     rc = -ENOENT;
     for (uint32_t i = 0; i < holders.count && rc < 0; i++)
         rc = ask_size(peers, nth_holder(peers, &holders, i), text, out);
-    return rc;
+    return rc == -ENOENT ? vv_peers_rebuild_size(peers, key, out) : rc;
 }
 
 static int peers_stat(struct varve_backend *backend, const char *text, uint64_t *size_out) {

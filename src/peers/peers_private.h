@@ -14,7 +14,8 @@
 #define VV_QUESTION (1u << 20) /* nothing that is asked for crosses such a boundary */
 #define VV_QUESTION_SLICES (VV_QUESTION / VV_SLICE)
 #define VV_PARTS_MOST 4096u /* that one question asks for */
-#define VV_HOLDERS_MAX 4
+#define VV_HOLDERS_MAX 16   /* all of a group of parity */
+#define VV_HOLDER_SIZE 8u   /* on the way: rank, writer */
 
 /* ---- slice_cache.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
 struct vv_slice_cache;
@@ -80,11 +81,12 @@ struct vv_asking {
 
 struct vv_lender;
 
-/* Which ranks can read an object. */
+/* Which ranks can read an object, and who has written it: of parity, all of its group. */
 struct vv_holders {
     struct vv_hash128 id; /* of its key */
     uint32_t count;
     uint32_t ranks[VV_HOLDERS_MAX];
+    uint32_t writers[VV_HOLDERS_MAX];
 };
 
 enum vv_peers_mode {
@@ -140,6 +142,9 @@ struct vv_peers {
 
     struct vv_buf directory; /* struct vv_holders, ids ascending: those of which this rank is the home */
     struct vv_buf known;     /* the same, of those that this rank has asked for; with the lock */
+
+    pthread_mutex_t groups_lock;
+    struct vv_group *groups; /* whose parity was looked at (rebuild.c) */
 };
 
 /* ---- asking.c ---- */
@@ -158,7 +163,20 @@ void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t 
 /* In an ordered list of holders; NULL if it is not there. */
 const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id);
 
+/* ---- rebuild.c: what no node has any more ---- */
+struct vv_group;
+void vv_groups_clear(struct vv_peers *peers);
+/* Bytes of a pack or a part from data and parity of the others; the size of one. -ENOENT: it cannot be rebuilt. */
+int64_t vv_peers_rebuild(struct vv_peers *peers, const struct vv_key *key, uint64_t offset, void *data, size_t size);
+int vv_peers_rebuild_size(struct vv_peers *peers, const struct vv_key *key, uint64_t *out);
+
 /* ---- peers_backend.c ---- */
+/* Who has an object; of parity, who has any of the group of this writer. */
+int vv_peers_find_holders(struct vv_peers *peers, const struct vv_key *key, struct vv_holders *out);
+/* An object of another rank, or of this one's node: as a backend's get and stat. */
+int64_t vv_peers_get_from(struct vv_peers *peers, uint32_t rank, const struct vv_key *key, uint64_t offset, void *data,
+                          size_t size);
+int vv_peers_size_from(struct vv_peers *peers, uint32_t rank, const struct vv_key *key, uint64_t *out);
 extern const struct varve_backend_ops vv_peers_backend_ops;
 
 /* ---- block_parts.c ---- */

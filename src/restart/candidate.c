@@ -7,6 +7,7 @@
 #include "format/attributes.h"
 #include "read/attributes_reader.h"
 #include "restart/restart_private.h"
+#include "store/read_costs.h"
 
 static int open_peers(const struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error) {
     const struct vv_peers_options options = {
@@ -196,7 +197,7 @@ static void note_doubt(struct vv_restart_context *context, struct vv_view *view,
         vv_log(&context->job->log, why == 2 ? VV_LOG_WARN : VV_LOG_INFO,
                "parts of %s@%" PRIu64 " %s: the next checkpoint stores everything again", context->job->name,
                vv_view_attempt(view)->version,
-               why == 2 ? "were read from copies, since the originals are missing or damaged"
+               why == 2 ? "were read from copies or rebuilt from parity, since the originals are missing or damaged"
                         : "are kept on fewer nodes than wanted");
 }
 
@@ -217,7 +218,8 @@ int vv_candidate_begin(struct vv_restart_context *context, int rc, struct vv_vie
                        struct varve_error *error) {
     const struct vv_job *job = context->job;
     int is_less = rc ? rc : is_kept_less(context, view, error);
-    uint64_t why = rc ? 0 : vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated;
+    int is_lost = !rc && (vv_view_used_copies(view) || job->store->costs->bytes_rebuilt > 0);
+    uint64_t why = rc ? 0 : is_lost ? 2 : is_less > 0 || is_under_replicated;
     uint64_t next = job->lease ? vv_lease_generation(job->lease) + (job->lineage.tries > 0) : 0;
     uint64_t least[] = {~why, ~next};
     rc = vv_comm_agree_values(job->comm, is_less < 0 ? is_less : 0, least, 2, error);
@@ -270,7 +272,7 @@ static struct vv_lost all_regions(const struct vv_restart_context *context) {
 int vv_candidate_peers(struct vv_restart_context *context, uint32_t generation, uint64_t version, struct vv_peers **out,
                        int *is_under_replicated_out, struct varve_error *error) {
     const struct vv_lost all = all_regions(context);
-    const struct vv_completeness wanted = {context->replicas, &all};
+    const struct vv_completeness wanted = {context->replicas, context->parity, &all};
     int rc = open_peers(context, out, error);
     *is_under_replicated_out = 0;
     if (!vv_is_local(context->job))

@@ -15,6 +15,7 @@ struct vv_restart_context {
     struct vv_job *job;
     struct vv_protected *memory;
     uint32_t replicas;                                              /* that this session keeps of everything */
+    uint32_t parity;                                                /* the same: lost nodes that it makes up for */
     int has_begun;                                                  /* a checkpoint was begun in this session */
     /* Has the session further tiers? Then rank 0 is told of each candidate that is damaged, and may make another of
      * that version: 1 and *out, 0, or an error. is_newest: nothing newer is whole, or was rejected. */

@@ -406,6 +406,7 @@ static void end_writing(struct vv_save *save) {
 void vv_save_write(struct vv_save *save) {
     int rc = write_pack(save, &save->outcome.error);
     rc = save->output->ops->settle(save->output, rc, &save->outcome.error);
+    save->outcome.stats.bytes_parity = save->output->bytes_parity;
     if (rc) /* before the others are told */
         vv_error_default(&save->outcome.error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
     end_writing(save);

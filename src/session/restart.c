@@ -25,6 +25,7 @@ static struct vv_restart_context context_of(struct vv_session *session) {
         .job = &session->job,
         .memory = &session->memory,
         .replicas = session->outputs.replicas.count,
+        .parity = session->outputs.lost_most,
         .has_begun = session->request.begun_ns != 0,
         .has_tiers = *session->job.settings.tiers && session->job.may != VV_MAY_READ,
         .damaged = session->background.tiers ? meet_damage : NULL,
@@ -98,6 +99,7 @@ void vv_restarted_tell(const struct vv_session *session, struct vv_details *out)
     out->restart_decoding = (double)costs->decoding_ns * 1e-9;
     out->restart_copying = (double)costs->copying_ns * 1e-9;
     out->restart_waiting = (double)costs->waiting_ns * 1e-9;
+    out->restart_bytes_rebuilt = costs->bytes_rebuilt;
 }
 
 static int logged(struct vv_session *session, const char *what, int rc, const struct varve_error *error) {

@@ -18,15 +18,17 @@
 static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
     int rc = vv_comm_agree(session->job.comm, vv_replicas_open(&session->outputs, error), error);
     if (rc == 0)
+        rc = vv_comm_agree(session->job.comm, vv_parity_group_open(&session->outputs, error), error);
+    if (rc == 0)
         rc = vv_rank_dedup_open(&session->rank_dedup, &session->job, error);
     if (rc == 0)
         rc = vv_team_open(&session->outputs, error);
-    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.caller_comm &&
-        vv_is_in_background(&session->memory)) {
+    if (rc == 0 && (session->outputs.replicas.count > 0 || session->outputs.lost_most > 0) &&
+        !session->job.caller_comm && vv_is_in_background(&session->memory)) {
         session->memory.capturing = VV_CHOOSE_CAPTURE_SYNC;
         vv_capture_inside(session->memory.capture);
         vv_log(&session->job.log, VV_LOG_INFO,
-               "copies on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
+               "copies or parity on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
     }
     return rc;
 }
@@ -183,6 +185,7 @@ void vv_session_close(struct vv_session *session) {
     vv_match_close(session->memory.match);
     vv_rank_dedup_close(&session->rank_dedup);
     vv_replicas_close(&session->outputs);
+    vv_parity_group_close(&session->outputs);
     if (session->save)
         vv_output_destroy(session->save->output);
     vv_free(session->save);

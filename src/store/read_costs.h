@@ -6,10 +6,11 @@
 #include "base/thread.h"
 
 struct vv_read_costs {
-    _Atomic uint64_t blocks;      /* that were checked and, if need be, decoded */
-    _Atomic uint64_t bytes_raw;   /* in these */
-    _Atomic uint64_t rounds;      /* of questions to other ranks */
-    _Atomic uint64_t checking_ns; /* sums of blocks, ids of chunks */
+    _Atomic uint64_t blocks;        /* that were checked and, if need be, decoded */
+    _Atomic uint64_t bytes_raw;     /* in these */
+    _Atomic uint64_t rounds;        /* of questions to other ranks */
+    _Atomic uint64_t bytes_rebuilt; /* from parity */
+    _Atomic uint64_t checking_ns;   /* sums of blocks, ids of chunks */
     _Atomic uint64_t decoding_ns;
     _Atomic uint64_t copying_ns;
     _Atomic uint64_t waiting_ns; /* for other ranks */

@@ -13,6 +13,7 @@
 #include "base/details.h"
 #include "base/thread.h"
 #include "comm/rounds.h"
+#include "format/parity.h"
 #include "job/job.h"
 #include "job/measured.h"
 #include "write/team.h"
@@ -28,12 +29,24 @@ struct vv_replicas {
     struct vv_rounds rounds;
 };
 
+/* Whose packs this rank makes parity with, and with whom (output_parity.c). */
+struct vv_parity_group {
+    uint32_t data, parity; /* the code; parity 0: nothing is made */
+    uint32_t member;       /* of these: */
+    uint32_t ranks[VV_PARITY_MEMBERS_MAX];
+    uint32_t *covered; /* ranks of this node whose packs make up our stream */
+    uint32_t covered_count;
+    struct vv_rounds rounds;
+};
+
 /* What the outputs of all checkpoints of a session share. */
 struct vv_outputs {
     struct vv_job *job;
     struct vv_measured *measured;
     struct vv_team team;
     struct vv_replicas replicas;
+    struct vv_parity_group group;
+    uint32_t lost_most; /* nodes that parity makes up for; the same on all ranks, 0: there is none */
     struct vv_pool *pool;
     struct vv_placement where;  /* our threads */
     struct vv_chooser *chooser; /* how blocks are encoded */
@@ -90,6 +103,7 @@ struct vv_output {
     uint32_t writer, writers, group; /* who writes it, how many there are in the job, and how many ranks share one */
     const void *told;      /* the region that follows, as its user knows it; NULL: it must be described anew */
     uint64_t bytes_copied; /* of other ranks, stored here */
+    uint64_t bytes_parity; /* in the parity object of this rank */
     uint64_t bytes_stored; /* in the pack; 0: it is not known which part of it is ours */
 };
 
@@ -127,5 +141,11 @@ void vv_replicas_send(struct vv_output *output, const struct vv_new_chunk *chunk
 int vv_replicas_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error);
 /* Our pack is sealed: the partners keep its tables, too. */
 int vv_replicas_settle(struct vv_output *output, int rc, struct varve_error *error);
+
+/* Which groups there are. 0 or an error, which the ranks must yet agree upon; collective all the same. */
+int vv_parity_group_open(struct vv_outputs *outputs, struct varve_error *error);
+void vv_parity_group_close(struct vv_outputs *outputs);
+/* All packs are sealed, or some rank has failed: make the parity objects. */
+int vv_parity_settle(struct vv_output *output, int rc, struct varve_error *error);
 
 #endif

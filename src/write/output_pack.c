@@ -103,6 +103,8 @@ static int pack_seal(struct vv_output *output, const struct vv_output_sums *sums
 }
 
 static int pack_settle(struct vv_output *output, int rc, struct varve_error *error) {
+    if (output->outputs->lost_most > 0)
+        return vv_parity_settle(output, rc, error);
     return output->outputs->replicas.count > 0 ? vv_replicas_settle(output, rc, error) : rc;
 }
 

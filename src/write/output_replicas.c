@@ -19,7 +19,7 @@
 static uint32_t wanted(const struct vv_outputs *outputs) {
     if (outputs->job->settings.copies > 0)
         return (uint32_t)outputs->job->settings.copies;
-    return vv_is_local(outputs->job) ? 2 : 1;
+    return vv_is_local(outputs->job) && !vv_settings_parity(&outputs->job->settings, NULL) ? 2 : 1;
 }
 
 /* Does the group know where its ranks run? Otherwise every rank counts as a node. */

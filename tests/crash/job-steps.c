@@ -6,6 +6,8 @@
  * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local). Compiled with
  * JOB_ALLOC it is allocations of one rank that fail, each once.
  *
+ * With JOB_LOSE that many nodes lose their disks before somebody looks afterwards: with parity nothing is lost by it.
+ *
  * With VARVE_AGGREGATE the ranks share writers: all the storage and most fault points are then met in the process of
  * the first rank of each team, by the thread that writes for the others.
  *
@@ -40,6 +42,9 @@
 #endif
 #ifndef JOB_ALLOC
 #define JOB_ALLOC 0
+#endif
+#ifndef JOB_LOSE
+#define JOB_LOSE 0
 #endif
 
 /* `handle` of a struct point holds both the rank and the handle. */
@@ -382,12 +387,26 @@ static uint32_t ranks_after(const struct point *point) {
     return ranks <= JOB_NODES || ranks == ranks_of(HANDLE(point->handle)) ? 2 : ranks;
 }
 
+/* Other ones from point to point; the first and the second are never the same. */
+static void lose_nodes(const struct point *point, const char *text) {
+    unsigned first = (unsigned)(point->k % (JOB_NODES + !JOB_NODES)), way = 1 + (unsigned)point->k / 7 % 3;
+    for (int i = 0; i < JOB_LOSE; i++) {
+        char path[sizeof store + 16];
+        snprintf(path, sizeof path, "%s/node%u", store, (first + (unsigned)i * way) % (JOB_NODES + !JOB_NODES));
+        folder_remove(path);
+        if (mkdir(path, 0777) != 0)
+            campaign_fail(&campaign, text, "%s: %s", path, strerror(errno));
+    }
+}
+
 static void check_point(const struct point *point, const struct job_plan *plan, const char *text) {
     struct job_after after;
     struct group_end end;
     char why[512];
     job_after_from(board, plan, &after);
     clear_board();
+    lose_nodes(point, text);
+    after.has_lost = JOB_LOSE > 0;
     struct group_options options = usual(ranks_after(point));
     if (group_run(ranks_after(point), check_rank, &after, &options, &end) != 0) {
         group_describe(&end, why, sizeof why);

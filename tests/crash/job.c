@@ -539,7 +539,8 @@ static void check_verified(struct run *run, int when) {
     /* What was wholly written but not recorded is named until a session adopts it; on several nodes, until it restarts
      * from it. If its own session has gone on in another generation, it is named until it is pruned: with other numbers
      * of ranks this comes right after the session that failed. */
-    int may_be_lost = when == AT_FIRST || (when == ADOPTED && (run->plan->nodes > 0 || placed_is_wanted()));
+    int may_be_lost =
+        when == AT_FIRST || run->plan->has_lost || (when == ADOPTED && (run->plan->nodes > 0 || placed_is_wanted()));
     if (found.damage || result.damaged_objects || (!may_be_lost && result.lost_checkpoints > (uint64_t)found.forgotten))
         rank_fail(run, "verify %s found damage: %s", names[when], found.text);
     varve_store_close(store);
@@ -586,7 +587,7 @@ static int64_t check_all(struct run *run, const struct job_after *after) {
 }
 
 void job_after_check(const struct job_way *way, const struct job_after *after, struct job_board *board) {
-    struct job_plan plain = {.nodes = after->nodes, .faulty_rank = -1, .handle = -1};
+    struct job_plan plain = {.nodes = after->nodes, .has_lost = after->has_lost, .faulty_rank = -1, .handle = -1};
     struct run run = {.way = way, .plan = &plain, .board = board, .rank = way->rank, .settings = "", .last_saved = -1};
     snprintf(plain.folder, sizeof plain.folder, "%s", after->folder);
     check_verified(&run, AT_FIRST);

@@ -82,6 +82,7 @@ enum job_start { JOB_FRESH, JOB_ADOPTING, JOB_DYING, JOB_FIRST, JOB_SECOND };
 struct job_plan {
     char folder[JOB_FOLDER]; /* of the store */
     int nodes;               /* 0: one store for all ranks; else each node has its own, in a folder below */
+    int has_lost;            /* as below */
     enum job_start start;    /* handles 0 and 1; handle 2; what comes before handle 2; handle 0, or 1, alone */
     int faulty_rank;         /* the rank on which it goes wrong; -1: none */
     int handle;              /* the session whose storage has the fault */
@@ -104,6 +105,7 @@ void job_run(const struct job_way *way, const struct job_plan *plan, struct job_
 struct job_after {
     char folder[JOB_FOLDER];
     int nodes;
+    int has_lost;                  /* nodes have lost their disks: not all have the records that others have */
     int64_t must[JOB_ANSWERS_MAX]; /* versions that must be there */
     size_t count;
     int64_t newest; /* one at least as new as this must come back; -1: none */

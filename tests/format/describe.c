@@ -489,6 +489,34 @@ static int describe_copy(FILE *out, const uint8_t *data, size_t size, struct var
     return describe_tables(out, data, size, pack_length - size, error);
 }
 
+static int describe_parity(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_key key = sample_key(VV_KIND_PARITY);
+    struct vv_parity parity;
+    struct vv_hash128 digest;
+    uint64_t offset;
+    uint32_t length;
+    int rc = vv_head_parse(data, size, &key, sample_store_id, NULL, error);
+    if (rc == 0 && size < VV_HEAD_SIZE + VV_PARITY_END_SIZE)
+        rc = vv_error(error, VARVE_CORRUPT, "has no end");
+    if (rc == 0)
+        rc = vv_parity_end_parse(data + size - VV_PARITY_END_SIZE, size, &offset, &length, &digest, error);
+    if (rc == 0)
+        rc = vv_parity_parse(data + offset, length, offset, digest, &parity, error);
+    if (rc < 0)
+        return rc;
+    fprintf(out, "table at %" PRIu64 " of %u bytes: %u+%u, member %u\n", offset, length, parity.data, parity.parity,
+            parity.member);
+    for (uint32_t i = 0; i < parity.parity; i++)
+        fprintf(out, "parity %u at %" PRIu64 " of %" PRIu64 " bytes, sums at %" PRIu64 "\n", i,
+                vv_parity_offset(&parity, i), vv_parity_row_length(&parity, vv_parity_row(&parity, parity.member, i)),
+                vv_parity_sums_at(&parity, i));
+    for (uint32_t i = 0; i < parity.count; i++)
+        fprintf(out, "member %u: writer %u, %s %u of %" PRIu64 " bytes\n", parity.list[i].member, parity.list[i].writer,
+                parity.list[i].is_pack ? "pack behind parts:" : "part", parity.list[i].part, parity.list[i].length);
+    vv_parity_clear(&parity);
+    return 0;
+}
+
 static const struct {
     const char *kind;
     int (*describe)(FILE *out, const uint8_t *data, size_t size, struct varve_error *error);
@@ -501,7 +529,7 @@ static const struct {
     {"trigger", describe_trigger},     {"log", describe_job_log},
     {"copy", describe_copy},           {"manifest", describe_manifest},
     {"overlay", describe_overlay},     {"attributes", describe_attributes},
-    {"arrays", describe_arrays},
+    {"arrays", describe_arrays},       {"parity", describe_parity},
 };
 
 int golden_describe(FILE *out, const char *name, const uint8_t *data, size_t size) {

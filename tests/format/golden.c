@@ -39,6 +39,7 @@ static const struct {
     {"good-pack.bin", sample_pack},
     {"good-pack-typed.bin", sample_pack_typed},
     {"good-copy.bin", sample_copy},
+    {"good-parity.bin", sample_parity},
     {"good-manifest.bin", sample_manifest_base},
     {"good-overlay.bin", sample_manifest_overlay},
     {"good-manifest-arrays.bin", sample_manifest_arrays},
@@ -305,6 +306,50 @@ static const struct pack_defect typed_defects[] = {
     {"bad-pack-ranges-nan.bin", IN_RANGES, 24 + 8, 8, UINT64_C(0x7ff8000000000000)},
 };
 
+/* Offsets in the table, or, if they are negative, in the end. Entries begin at 32. */
+static const struct {
+    const char *name;
+    int offset, size;
+    uint64_t value;
+} parity_defects[] = {
+    {"bad-parity-no-data.bin", 0, 4, 0},
+    {"bad-parity-data-many.bin", 0, 4, 16},
+    {"bad-parity-none.bin", 4, 4, 0},
+    {"bad-parity-unknown-code.bin", 4, 4, 4},
+    {"bad-parity-member-beyond.bin", 8, 4, 3},
+    {"bad-parity-other-member.bin", 8, 4, 2},
+    {"bad-parity-count-lies.bin", 12, 4, 4},
+    {"bad-parity-count-huge.bin", 12, 4, 0xffffffff},
+    {"bad-parity-object-of-nobody.bin", 32 + 4 * 24, 4, 3},
+    {"bad-parity-order.bin", 32, 4, 2},
+    {"bad-parity-writer-again.bin", 32 + 4 * 24 + 4, 4, 2},
+    {"bad-parity-writer-beyond.bin", 32 + 4 * 24 + 4, 4, 0x7fffffff},
+    {"bad-parity-part-missing.bin", 32 + 2 * 24 + 8, 4, 2},
+    {"bad-parity-part-alone.bin", 32 + 4 * 24 + 12, 4, 0},
+    {"bad-parity-unknown-flag.bin", 32 + 12, 4, 2},
+    {"bad-parity-length-tiny.bin", 32 + 16, 8, 95},
+    {"bad-parity-length-huge.bin", 32 + 16, 8, UINT64_C(1) << 62},
+    {"bad-parity-length-longer.bin", 32 + 16, 8, 202},
+    {"bad-parity-end-magic.bin", -20, 1, 'v'},
+    {"bad-parity-end-offset.bin", -32, 8, 96},
+    {"bad-parity-end-length.bin", -24, 4, 0xffffffff},
+    {"bad-parity-digest.bin", -1, 1, 0},
+};
+
+static void make_parity_defect(size_t number, golden_fn fn, void *arg) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    sample_parity(&buf);
+    uint8_t *end = buf.data + buf.size - VV_PARITY_END_SIZE, *table = buf.data + vv_get64(end);
+    int offset = parity_defects[number].offset;
+    put_value(offset < 0 ? buf.data + buf.size + offset : table + offset, parity_defects[number].size,
+              parity_defects[number].value);
+    if (offset >= 0)
+        vv_hash128_put(end + 16, vv_digest(table, (size_t)(end - table)));
+    fn(arg, parity_defects[number].name, buf.data, buf.size);
+    vv_buf_clear(&buf);
+}
+
 static uint8_t *place(struct vv_buf *buf, enum where where, uint32_t count) {
     uint8_t *end = buf->data + buf->size - VV_END_SIZE;
     uint8_t *sections = end - count * 40;
@@ -352,4 +397,6 @@ void golden_make(golden_fn fn, void *arg) {
         make_pack_defect(&pack_defects[i], sample_pack, SAMPLE_PACK_SECTIONS, fn, arg);
     for (size_t i = 0; i < sizeof typed_defects / sizeof typed_defects[0]; i++)
         make_pack_defect(&typed_defects[i], sample_pack_typed, SAMPLE_TYPED_SECTIONS, fn, arg);
+    for (size_t i = 0; i < sizeof parity_defects / sizeof parity_defects[0]; i++)
+        make_parity_defect(i, fn, arg);
 }

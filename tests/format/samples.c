@@ -23,7 +23,7 @@ static const struct vv_dependency dependencies[SAMPLE_DEPENDENCIES] = {
 
 struct vv_key sample_key(int kind) {
     struct vv_key key = {.kind = kind, .name = "golden run/1"};
-    int has_writer = kind == VV_KIND_PACK || kind == VV_KIND_PART || kind == VV_KIND_COPY;
+    int has_writer = kind == VV_KIND_PACK || kind == VV_KIND_PART || kind == VV_KIND_COPY || kind == VV_KIND_PARITY;
     if (kind == VV_KIND_STORE)
         key.name[0] = '\0';
     else if (kind != VV_KIND_CATALOGUE && kind != VV_KIND_TRIGGER)
@@ -456,4 +456,26 @@ void sample_copy(struct vv_buf *buf) {
     vv_head_encode(buf, &key, sample_store_id, 0);
     vv_buf_append(buf, pack.data + VV_HEAD_SIZE + PACK_RAW, pack.size - VV_HEAD_SIZE - PACK_RAW);
     vv_buf_clear(&pack);
+}
+
+/* Of a group of three, with two parts of one pack. The rows have 166, 166 and 100 bytes; the bytes are any. */
+void sample_parity_table(struct vv_buf *buf, uint64_t offset) {
+    struct vv_covered list[] = {
+        {0, 0, 0, 1, 200}, {1, 1, 0, 0, 161}, {1, 1, 1, 1, 170}, {2, 2, 0, 1, 96}, {2, 4, 0, 1, 100},
+    };
+    struct vv_parity parity = {.data = 2, .parity = 1, .member = 1, .count = 5, .list = list};
+    uint8_t sums[3 * VV_PARITY_SUM];
+    memset(sums, 0x5a, sizeof sums);
+    parity.sums_digest = vv_digest(sums, sizeof sums);
+    vv_parity_encode(buf, offset, &parity);
+}
+
+void sample_parity(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_PARITY);
+    vv_head_encode(buf, &key, sample_store_id, 0);
+    for (int i = 0; i < 100; i++)
+        vv_buf_u8(buf, (uint8_t)i);
+    for (unsigned i = 0; i < 3 * VV_PARITY_SUM; i++)
+        vv_buf_u8(buf, 0x5a);
+    sample_parity_table(buf, buf->size);
 }

@@ -4,6 +4,7 @@
 
 #include "format/job_log_object.h"
 #include "format/manifest.h"
+#include "format/parity.h"
 
 #define SAMPLE_PACK_SECTIONS 6
 #define SAMPLE_TYPED_SECTIONS 7
@@ -27,6 +28,8 @@ void sample_part(struct vv_buf *buf);
 void sample_pack(struct vv_buf *buf);
 void sample_copy(struct vv_buf *buf);
 void sample_pack_typed(struct vv_buf *buf); /* the same with a filtered block and ranges */
+void sample_parity(struct vv_buf *buf);
+void sample_parity_table(struct vv_buf *buf, uint64_t offset); /* table and end */
 /* Sections: of owner 4, a base; of owner 5, an overlay over a base and an overlay. */
 void sample_manifest_base(struct vv_buf *buf);
 void sample_manifest_overlay(struct vv_buf *buf);

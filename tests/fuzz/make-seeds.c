@@ -82,6 +82,14 @@ static void write_pack(const char *root) {
     vv_buf_clear(&buf);
 }
 
+static void write_parity(const char *root) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    sample_parity_table(&buf, VV_HEAD_SIZE + 100 + 3 * VV_PARITY_SUM);
+    write_seed(root, "parity", "group", buf.data, buf.size);
+    vv_buf_clear(&buf);
+}
+
 /* The tables and the ranges of the typed pack. */
 static void write_typed(const char *root) {
     struct vv_buf buf, seed;
@@ -255,7 +263,7 @@ static void write_keys(const char *root) {
     for (int kind = VV_KIND_STORE; kind <= VV_KIND_LAST; kind++) {
         char text[VV_KEY_CAPACITY];
         struct vv_key key = sample_key(kind);
-        if (kind == VV_KIND_TOMBSTONE)
+        if (kind == VV_KIND_TOMBSTONE || kind == VV_KIND_SEALED)
             continue;
         vv_key_print(&key, text);
         write_seed(root, "key", vv_kind_name(kind), text, strlen(text));
@@ -269,6 +277,7 @@ int main(int argc, char **argv) {
         return 2;
     write_small(argv[1]);
     write_pack(argv[1]);
+    write_parity(argv[1]);
     write_moved(argv[1]);
     write_fine_manifest(argv[1], "fine", 0);
     write_fine_manifest(argv[1], "fine-overlay", 1);

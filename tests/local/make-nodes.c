@@ -1,5 +1,5 @@
-/* make-nodes DIR: a job of four ranks on two nodes, whose stores are DIR/node0 and DIR/node1, saves versions 1 to 3;
- * then, in a second life, 4. DIR/expect has what each region of each rank of each version holds, as
+/* make-nodes DIR [SETTINGS]: a job of four ranks on two nodes, whose stores are DIR/node0 and DIR/node1, saves versions
+ * 1 to 3; then, in a second life, 4. DIR/expect has what each region of each rank of each version holds, as
  * VERSION.RANK.REGION. For the tools. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define RANKS 4
 #define FIELD (300 * 1024 + 77)
 
-static const char *dir;
+static const char *dir, *more = "";
 static uint8_t field[FIELD];
 static int64_t step;
 
@@ -42,10 +42,12 @@ static void live(struct varve_comm *comm, void *arg) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session;
     struct varve_error error = {0};
-    char store[4096];
+    char store[4096], settings[256];
     int is_second = *(int *)arg;
     /* what ranks share would be on one node only, and could not be looked at on the other */
-    options.settings = "keep=all,storage=local,block_size=64K,threads=0,dedup=local";
+    snprintf(settings, sizeof settings, "keep=all,storage=local,block_size=64K,threads=0,dedup=local%s%s",
+             *more ? "," : "", more);
+    options.settings = settings;
     snprintf(store, sizeof store, "%s/node%u", dir, comm->rank / 2);
     check(comm, "open", varve_open_comm(group_comm(comm), store, "job", &options, &session, &error), error.text);
     varve_protect(session, "field", field, sizeof field);
@@ -59,14 +61,17 @@ static void live(struct varve_comm *comm, void *arg) {
 
 int main(int argc, char **argv) {
     char expected[4096];
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return 2;
     dir = argv[1];
+    more = argc == 3 ? argv[2] : "";
     mkdir(dir, 0700);
     snprintf(expected, sizeof expected, "%s/expect", dir);
     mkdir(expected, 0700);
+    struct group_options options = {.ranks_per_node =
+                                        *more ? 2 : 0}; /* without a word of nodes, nothing is elsewhere */
     for (int is_second = 0; is_second < 2; is_second++)
-        if (group_run(RANKS, live, &is_second, NULL, NULL) != 0)
+        if (group_run(RANKS, live, &is_second, &options, NULL) != 0)
             return 1;
     return 0;
 }

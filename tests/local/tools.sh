@@ -154,4 +154,29 @@ run 0 prune node0
 run 0 verify node0
 run 0 restore node0 job@4 field --rank 1 -o got --force
 same got made/expect/4.1.field
+
+# Parity instead of copies: it is checked where it lies, and goes with its attempt.
+"$MAKE_NODES" "$WORK/coded" parity=1+1 >make.out 2>&1 || fail "stores with parity are made"
+coded=coded/node0/$first/0000000000000002/00000000
+check "parity is there" test -e $coded/00000000.parity -a -e $coded/00000001.parity
+check "and no copies" test ! -e $coded/00000002.copy
+run 0 verify coded/node0
+has out '^4 checkpoints, .* no damage found$'
+read_it 0 verify coded/node0
+for offset in 20 5000 -10; do # in the head, in the parity, in the end
+	cp $coded/00000001.parity kept.parity
+	size=$(wc -c <kept.parity)
+	flip $coded/00000001.parity $((offset < 0 ? size + offset : offset))
+	run 20 verify coded/node0
+	has out "^damage: $first/0000000000000002/00000000/00000001.parity: "
+	read_it 20 verify coded/node0
+	has err "$first/0000000000000002/00000000/00000001.parity"
+	cp kept.parity $coded/00000001.parity
+done
+run 0 verify coded/node0
+cp -a coded/node0 pruned
+for version in 1 2 3; do run 0 forget pruned job@$version; done
+run 0 prune pruned
+check "parity goes with its attempt" test ! -e pruned/$first/0000000000000001/00000000/00000000.parity
+run 0 verify pruned
 finish

@@ -175,6 +175,21 @@ void lives_damage(const char *pattern) {
     assert_int_equal(nftw(folder, damage_wanted, 16, FTW_PHYS), 0);
 }
 
+static uint64_t counted;
+
+static int count_wanted(const char *path, const struct stat *status, int kind, struct FTW *where) {
+    (void)where;
+    counted += kind == FTW_F && fnmatch(wanted, path, 0) == 0 ? (uint64_t)status->st_size : 0;
+    return 0;
+}
+
+uint64_t lives_bytes(const char *pattern) {
+    wanted = pattern;
+    counted = 0;
+    assert_int_equal(nftw(folder, count_wanted, 16, FTW_PHYS), 0);
+    return counted;
+}
+
 void lose(unsigned nodes, int is_replaced) {
     for (int node = 0; nodes >> node; node++) {
         char path[256];

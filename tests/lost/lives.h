@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <varve/varve.h>
 
-#define LIVES_RANKS 8
+#define LIVES_RANKS 16
 
 /* Sets of nodes are bits. */
 struct life {
@@ -53,5 +53,7 @@ void lose(unsigned nodes, int is_replaced);
 /* Objects whose path fits the pattern are gone, or have one bit turned. */
 void lives_remove(const char *pattern);
 void lives_damage(const char *pattern);
+/* Bytes of those whose path does. */
+uint64_t lives_bytes(const char *pattern);
 
 #endif

@@ -16,6 +16,7 @@
 
 #define NODES 5
 #define LIVES 6
+#define RANKS_MOST 8
 
 static uint64_t seed;
 static int stories = 4;
@@ -191,7 +192,7 @@ static void lose_disks(struct story *story, unsigned lost) {
 }
 
 static void tell_story(void) {
-    struct story story = {.ranks = 2 + chance(LIVES_RANKS - 1)};
+    struct story story = {.ranks = 2 + chance(RANKS_MOST - 1)};
     unsigned lost = 0, lost_later = 0;
     lives_clean();
     while (story.count < LIVES) {

@@ -172,6 +172,10 @@ static void test_values_that_are_taken(void **state) {
         {"group_block", "64K"},
         {"match", "(a{1,3}),#=(b)"},
         {"match", ""},
+        {"parity", "off"},
+        {"parity", "4+2"},
+        {"parity", "13+3"},
+        {"parity", "1+1"},
         {"match", "pattern"},
         {"match", "123456789012345678901234567890123456789012345678901234567890123"},
     };
@@ -187,6 +191,12 @@ static void test_values_that_are_taken(void **state) {
 static void test_values_that_are_refused(void **state) {
     (void)state;
     static const struct pair bad[] = {
+        {"parity", "4"},
+        {"parity", "4+"},
+        {"parity", "4+0"},
+        {"parity", "2+3"},
+        {"parity", "14+1"},
+        {"parity", "4+2 "},
         {"cpus", ""},
         {"cpus", "2,4"},
         {"cpus", "3-1"},

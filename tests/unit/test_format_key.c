@@ -42,6 +42,9 @@ static void test_document_examples(void **state) {
                "n/heat2d/pin.fffffffeffffffffffffff9b");
     expect_key(&(struct vv_key){.kind = VV_KIND_CATALOGUE, .name = "heat2d"}, "n/heat2d/catalogue");
     expect_key(&(struct vv_key){.kind = VV_KIND_TRIGGER, .name = "heat2d"}, "n/heat2d/trigger");
+    expect_key(
+        &(struct vv_key){.kind = VV_KIND_PARITY, .name = "heat2d", .generation = 1, .version = 100, .writer = 255},
+        "n/heat2d/data/00000001/0000000000000064/00000000/000000ff.parity");
     expect_key(&(struct vv_key){.kind = VV_KIND_LOG, .name = "heat2d", .generation = 1}, "n/heat2d/log/00000001");
 }
 
@@ -51,8 +54,9 @@ static void test_random_keys(void **state) {
         struct vv_key key = {0};
         do
             key.kind = (int)(1 + random_below(VV_KIND_LAST));
-        while (key.kind == VV_KIND_TOMBSTONE);
-        int has_writer = key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY;
+        while (key.kind == VV_KIND_TOMBSTONE || key.kind == VV_KIND_SEALED);
+        int has_writer = key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY ||
+                         key.kind == VV_KIND_PARITY;
         if (key.kind != VV_KIND_STORE)
             random_text(key.name, 1, VV_NAME_MAX);
         if (key.kind != VV_KIND_STORE && key.kind != VV_KIND_CATALOGUE && key.kind != VV_KIND_TRIGGER)
