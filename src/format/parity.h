@@ -35,9 +35,11 @@ struct vv_parity {
 };
 void vv_parity_clear(struct vv_parity *parity);
 
-/* How many members; the row of piece `number` of a member, and of its parity; who has data or parity of a row. */
+/* How many members, never 0; the row of piece `number` of a member, and of its parity; who has data or parity of a
+ * row. */
 static inline uint32_t vv_parity_members(const struct vv_parity *parity) {
-    return parity->data + parity->parity;
+    uint32_t members = parity->data + parity->parity;
+    return members ? members : 1;
 }
 static inline uint32_t vv_parity_data_row(const struct vv_parity *parity, uint32_t member, uint32_t number) {
     uint32_t members = vv_parity_members(parity);
