@@ -13,10 +13,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import varve
-from varve.dcp import VarveReader, VarveWriter
+from varve.dcp import VarveReader, VarveWriter, ZeroState
 
 # Exceptions go from rank to rank with the frames of their traceback, which Python 3.13 cannot pickle any more.
 copyreg.pickle(types.CodeType, lambda code: (str, (code.co_name,)))
@@ -301,12 +302,57 @@ def after_kill(store):
     print("at", step)
 
 
+def zero_edges(store):
+    """A rank without parameters, a parameter without gradients, a save before the first step, a load over a state."""
+    def make(names):
+        model = torch.nn.ParameterDict([(name, torch.nn.Parameter(torch.ones(3))) for name in names])
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.5)
+        return model, optimizer, {"optimizer": ZeroState(model, optimizer)}
+
+    def check(rate, first):
+        owned = [p for group in optimizer.optim.param_groups for p in group["params"]]
+        assert [p is model["a"] for p in owned] == [[True], [False], []][RANK]
+        assert [p is model["a"] for p in optimizer.optim.state] == ([True] if RANK == 0 and first is not None else [])
+        if RANK == 0 and first is not None:
+            state = optimizer.optim.state[model["a"]]
+            assert state["step"] == 1 and torch.equal(state["exp_avg"], torch.tensor([first] * 3)), state
+            assert set(state) == {"step", "exp_avg", "exp_avg_sq"}
+        assert [group["lr"] for group in optimizer.param_groups + optimizer.optim.param_groups] == [rate, rate]
+
+    model, optimizer, state = make("ab")
+    with VarveWriter(store, "job", keep="all") as writer:
+        dcp.save(state, storage_writer=writer, checkpoint_id=0)
+        check(0.5, None)
+        model["a"].grad = torch.full((3,), 2.0)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.25  # as a scheduler does
+        dcp.save(state, storage_writer=writer, checkpoint_id=1)
+    first = float(torch.tensor(2.0).mul(1 - 0.9))
+    model["a"].grad = torch.full((3,), 5.0)
+    optimizer.step()
+    dcp.load(state, storage_reader=VarveReader(store, "job", version=1))
+    check(0.25, first)
+    dcp.load(state, storage_reader=VarveReader(store, "job", version=0))
+    check(0.5, None)
+    model, optimizer, state = make("ab")
+    dcp.load(state, storage_reader=VarveReader(store, "job"))
+    check(0.25, first)
+    for names, why in (("ba", "in another order"), ("ac", "optimizer.state.c"), ("a", "in another order: b")):
+        model, optimizer, state = make(names)
+        try:
+            dcp.load(state, storage_reader=VarveReader(store, "job"))
+            raise AssertionError(f"{names} was loaded")
+        except (dcp.CheckpointException, varve.Mismatch) as told:
+            assert why in str(told), told
+    print("edges done")
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", category=FutureWarning)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for what in sys.argv[1].split(","):
         {one.__name__: one for one in (save, load, asynchronous, differ, broken, broken_alike, bytes_read,
-                                       until_killed, after_kill)}[what](*sys.argv[2:])
+                                       until_killed, after_kill, zero_edges)}[what](*sys.argv[2:])
     dist.barrier()
     dist.destroy_process_group()

@@ -1,6 +1,8 @@
 """Training jobs whose workers are forked from one process that has imported torch, which takes seconds.
 
-In a test: Server().job(ranks, folder, arguments) starts examples/train.py, and `job.pids` can be killed."""
+In a test: Server().job(ranks, folder, arguments) starts examples/train.py, or the program that Server was told, and
+`job.pids` can be killed."""
+import importlib
 import json
 import os
 import random
@@ -13,9 +15,10 @@ from conftest import HERE, ROOT
 
 
 class Server:
-    def __init__(self):
-        self.process = subprocess.Popen([sys.executable, str(HERE / "workers.py")], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    def __init__(self, program=ROOT / "examples/train.py", modules=("varve.torch",)):
+        self.process = subprocess.Popen([sys.executable, str(HERE / "workers.py"), str(program), *modules],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def ask(self, **what):
         print(json.dumps(what), file=self.process.stdin, flush=True)
@@ -42,6 +45,10 @@ class Job:
         """Codes of all workers, those that are killed included. When the time is over, all are."""
         return self.server.ask(wait=timeout)
 
+    def is_running(self):
+        """Unless some worker has ended and may be waited for."""
+        return all(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z" for pid in self.pids)
+
     def text(self):
         texts = []
         for path in self.logs:
@@ -58,10 +65,11 @@ def work(rank, ranks, port, what):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                       VARVE_CONNECT_SECONDS="30", USE_LIBUV="0", **what["variables"])
     # USE_LIBUV: torch 2.6 of Debian 13 has none, and asks for it
-    sys.argv = ["train.py", *what["start"]]
+    program = sys.argv[1]
+    sys.argv = [program, *what["start"]]
     code = 1
     try:
-        runpy.run_path(str(ROOT / "examples/train.py"), run_name="__main__")
+        runpy.run_path(program, run_name="__main__")
         code = 0
     except BaseException:
         import traceback
@@ -77,8 +85,8 @@ def serve():
     import torch  # noqa: F401
     import torch.distributed  # noqa: F401
 
-    import varve.torch  # noqa: F401
-
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
     pids = []
     for line in sys.stdin:
         what = json.loads(line)

@@ -30,6 +30,7 @@ makes of it, which is a pickle in torch's own. The description of the checkpoint
  - async_save: wait for one save before the next; this one waits otherwise. A planner of your own must be given to the
    writer, too: VarveWriter(..., planner=MyPlanner()). async_checkpointer_type=PROCESS is refused: Varve stores in
    threads of its own, without the interpreter's lock.
+ - ZeroState(model, optimizer) is the part of a ZeroRedundancyOptimizer. That of FSDP comes from torch's get_state_dict.
  - All ranks call close, or none. What was saved is safe without it.
 
 Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.13, one process. Never run with tensors
@@ -37,6 +38,7 @@ of a device.
 """
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import io
@@ -53,7 +55,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from . import errors, session as _session
+from . import _tree, errors, session as _session
 from .errors import EarlierFailed, Error, NotFound
 from .store import Checkpoint, Store
 from .torch import _numpy_of
@@ -67,7 +69,7 @@ try:
 except ImportError:  # before torch 2.4
     _Stager = object  # type: ignore[misc,assignment]
 
-__all__ = ["VarveWriter", "VarveReader"]
+__all__ = ["VarveWriter", "VarveReader", "ZeroState"]
 
 STAGING = 256 << 20  # bytes of tensors that cannot be read in place, at a time
 PICKED_UP = 60.0  # seconds until a save that async_save has begun must have come to its storage writer
@@ -504,7 +506,74 @@ class VarveReader(StorageReader):
         return self._checkpoint_id is None or checkpoint.attributes.get("checkpoint_id") == str(self._checkpoint_id)
 
 
+class ZeroState:
+    """A torch.distributed.optim.ZeroRedundancyOptimizer as a part of what is saved, for any number of ranks:
+
+        state = {"model": model, "optimizer": ZeroState(model, optimizer), "scheduler": scheduler}
+
+    Each rank saves the state of those parameters that ZeRO gave to it, under their names in the model. A load gives
+    each rank what belongs to it there. No rank ever has all of it: consolidate_state_dict is not needed.
+
+    A parameter that never had a gradient has no state, and has none after a load. Its place is filled meanwhile.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: Any) -> None:
+        self._model = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+        self._optimizer = optimizer
+        if not isinstance(getattr(optimizer, "optim", None), torch.optim.Optimizer):
+            raise TypeError(f"a {type(optimizer).__name__} has no optimiser of this rank in `optim`, as a "
+                            "ZeroRedundancyOptimizer without overlap_with_ddp has")
+
+    def state_dict(self) -> Dict[str, Any]:
+        groups = self._named_groups()
+        names = {p: name for group, named in zip(self._optimizer.param_groups, groups)
+                 for p, name in zip(group["params"], named["params"])}
+        own = self._optimizer.optim
+        parameters = [p for group in own.param_groups for p in group["params"] if p.requires_grad]
+        made = {} if all(p in own.state for p in parameters) else _first_state(own)
+        return {"param_groups": groups,
+                "state": {names[p]: {**(own.state[p] if p in own.state else made[p]),
+                                     "has_begun": torch.tensor(p in own.state)} for p in parameters}}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        groups = state_dict["param_groups"]
+        here, stored = ([group["params"] for group in each] for each in (self._named_groups(), groups))
+        if here != stored:
+            other = sorted(set(sum(here, [])) ^ set(sum(stored, [])))
+            raise _tree.mismatch("the optimiser has other parameters than in the checkpoint, or in another order" +
+                                 (f": {other[0]}" if other else ""))
+        numbers = {name: at for at, name in enumerate(name for names in here for name in names)}
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        state = {}
+        for name, one in state_dict["state"].items():
+            if one["has_begun"]:
+                state[numbers[name]] = {key: value for key, value in one.items() if key != "has_begun"}
+            else:
+                self._optimizer.optim.state.pop(parameters[numbers[name]], None)
+        self._optimizer.load_state_dict({"state": state, "param_groups": [
+            {**group, "params": [numbers[name] for name in group["params"]]} for group in groups]})
+
+    def _named_groups(self) -> List[Dict[str, Any]]:
+        """The settings that the program sees: ZeRO gives them to the optimiser inside only with the next step."""
+        names = {p: name for name, p in self._model.named_parameters()}
+        if any(p not in names for group in self._optimizer.param_groups for p in group["params"]):
+            raise ValueError("the optimiser has a parameter that the model does not have")
+        return [{**group, "params": [names[p] for p in group["params"]]} for group in self._optimizer.param_groups]
+
+
 # ---- small things ----
+
+
+def _first_state(optimizer: torch.optim.Optimizer) -> Dict[Any, Any]:
+    """For each parameter, tensors as its first step makes them, to be filled. The optimiser itself keeps none."""
+    twin = copy.deepcopy(optimizer)
+    twin.state.clear()
+    pairs = [(p, q) for mine, other in zip(optimizer.param_groups, twin.param_groups)
+             for p, q in zip(mine["params"], other["params"]) if p.requires_grad]
+    for _, q in pairs:
+        q.grad = torch.zeros_like(q)
+    twin.step()
+    return {p: twin.state[q] for p, q in pairs}
 
 
 def _containers(value: Any) -> Any:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests of varve.dcp, with torch 2.6 in a Debian 13 of its own:
+# The tests of varve.dcp, those of torch's sharded optimisers included, with torch 2.6 in a Debian 13 of its own:
 #
 #     torch26.sh [--there] BUILD [argument of pytest...]        as root
 #
@@ -56,7 +56,7 @@ mount --bind "$source" "$root/mnt/source" && mount --bind "$work/lib" "$root/mnt
     mount --bind "$work/tmp" "$root/tmp" && mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" ||
     fail "cannot mount in $root"
 run=${VARVE_TORCH_RUN:-'python3 -m pytest -q -rs -p no:cacheprovider "$@"'}
-[ $# -gt 0 ] || [ -n "${VARVE_TORCH_RUN:-}" ] || set -- /mnt/source/python/tests/test_dcp.py
+[ $# -gt 0 ] || [ -n "${VARVE_TORCH_RUN:-}" ] || set -- /mnt/source/python/tests/test_dcp.py /mnt/source/python/tests/test_sharded.py
 chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/tmp LANG=C.UTF-8 LIBVARVE=/mnt/lib \
     LD_LIBRARY_PATH=/mnt/lib PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/mnt/source/python \
     TEST_SCALE="${TEST_SCALE:-100}" VARVE_CONFIG=/dev/null /bin/sh -c "$run" /mnt/source "$@"
