@@ -124,7 +124,9 @@ if [ -n "$(find "$prefix" -name libvarve_preload.so)" ]; then
 fi
 # It is looked for before criu is, and nothing is stopped without it.
 dump_finds_gate() {
-    "$prefix/bin/varve" dump "$work/dumped" p --pid $$ --criu /nonexistent 2>&1 | grep -q /nonexistent
+    local told
+    told=$("$prefix/bin/varve" dump "$work/dumped" p --pid $$ --criu /nonexistent 2>&1) && return 1
+    grep /nonexistent <<<"$told"
 }
 check "varve dump finds its gate" dump_finds_gate
 # Both find what they share: a store that is none is told by it.

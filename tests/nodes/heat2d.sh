@@ -122,7 +122,7 @@ seconds
 echo "a disk that is lost"
 mv "$NODES_DIR/disk1/ck" "$NODES_DIR/disk1/lost"
 comes_back "a disk is lost"
-has 'were read from copies, since the originals are missing'
+has 'were read from copies or rebuilt from parity, since the originals are missing'
 rm -rf "$NODES_DIR/disk1/ck" && mv "$NODES_DIR/disk1/lost" "$NODES_DIR/disk1/ck"
 comes_back "the disk is there again"
 seconds
