@@ -139,6 +139,7 @@ static void first_life(struct varve_comm *comm, void *arg) {
     must_work(&rank, rank_open(&rank, &error), "open", &error);
     for (int64_t version = 1; version <= rank.trial->series->newest - 2; version++)
         must_work(&rank, save(&rank, version), "checkpoint", varve_session_error(rank.session));
+    varve_reject(rank.session, -1); /* waits for the upkeep: until then the heartbeat may name an older one */
     forget(&rank);
     rank_close(&rank);
 }
