@@ -91,12 +91,26 @@ static int is_each_alone(struct vv_outputs *outputs) {
     return outputs->job->comm->ops->reduce_min(outputs->job->comm, &is_leader, 1) == 0 && is_leader;
 }
 
-static const char *why_not(struct vv_outputs *outputs, uint32_t nodes) {
+/* A rank that answers for others of its node reads their packs, which it cannot if VARVE_DOMAIN joins hosts. There is a
+ * leader for each store. 1, 0, or an error. Collective. */
+static int has_stores_apart(struct vv_outputs *outputs, struct varve_error *error) {
+    struct varve_comm *comm = outputs->job->comm;
+    uint64_t is_leader = outputs->job->is_leader, leaders = 0;
+    int is_even = 1;
+    for (uint32_t i = 1; knows_nodes(comm) && i < comm->nodes; i++)
+        is_even &= ranks_on(comm, i) == ranks_on(comm, 0);
+    int rc = is_even ? 0 : vv_comm_sums(comm, &is_leader, 1, &leaders);
+    return rc ? vv_error_sys(error, rc, "the stores of the job cannot be counted") : leaders > comm->nodes;
+}
+
+static const char *why_not(struct vv_outputs *outputs, uint32_t nodes, int is_apart) {
     const struct varve_comm *comm = outputs->job->comm;
     if (!knows_nodes(comm) && !is_each_alone(outputs))
         return "the group of processes does not say which ranks share a node";
     if (!comm->ops->exchange)
         return "the group of processes cannot exchange messages";
+    if (is_apart)
+        return "VARVE_DOMAIN joins hosts with stores of their own, and domains have different numbers of ranks";
     return nodes < 2 ? "there is one node" : NULL;
 }
 
@@ -136,7 +150,10 @@ int vv_parity_group_open(struct vv_outputs *outputs, struct varve_error *error) 
     int rc = parity ? check_wanted(outputs, data, parity, error) : 0;
     if (rc || !parity)
         return rc;
-    const char *why = why_not(outputs, nodes);
+    int is_apart = has_stores_apart(outputs, error);
+    if (is_apart < 0)
+        return is_apart;
+    const char *why = why_not(outputs, nodes, is_apart);
     if (why) {
         if (vv_comm_is_root(comm))
             vv_log(&outputs->job->log, VV_LOG_WARN, "no parity is made, so no node may be lost: %s", why);

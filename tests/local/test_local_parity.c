@@ -21,6 +21,7 @@ struct plan {
     unsigned nodes;
     int expected; /* of varve_open */
     const char *text;
+    int is_joined; /* the group takes each two nodes for one, as with VARVE_DOMAIN */
 };
 
 static char folder[128];
@@ -90,14 +91,18 @@ static void live(struct varve_comm *comm, void *arg) {
         group_fail(comm, "close");
 }
 
-static void run(const char *settings, uint32_t ranks, unsigned nodes, int saves, int expected, const char *text) {
-    struct plan plan = {settings, ranks, saves, nodes, expected, text};
+static void run_plan(const struct plan *plan) {
     uint32_t places[GROUP_RANKS_MAX];
     struct group_options options = {.node_of = places};
-    for (uint32_t i = 0; i < ranks; i++)
-        places[i] = node_of(&plan, i);
+    for (uint32_t i = 0; i < plan->ranks; i++)
+        places[i] = node_of(plan, i) >> plan->is_joined;
     memset(told, 0, 2 * sizeof *told);
-    group_must_run(ranks, live, &plan, &options, settings);
+    group_must_run(plan->ranks, live, plan, &options, plan->settings);
+}
+
+static void run(const char *settings, uint32_t ranks, unsigned nodes, int saves, int expected, const char *text) {
+    struct plan plan = {settings, ranks, saves, nodes, expected, text, 0};
+    run_plan(&plan);
 }
 
 static void lose_node(unsigned node) {
@@ -163,9 +168,33 @@ static void shared_storage_is_refused(void **state) {
     run("parity=2+2,storage=shared", 4, 1, 1, -EINVAL, "parity=2+2 is for node-local stores");
 }
 
+/* Hosts that fail together are one node, each with its own disk. */
+static void joined_hosts_come_back(void **state) {
+    struct plan plan = {"parity=1+1", 4, 2, 15, 0, NULL, 1};
+    (void)state;
+    run_plan(&plan);
+    assert_true(told[0] > 0);
+    lose_node(0);
+    lose_node(1);
+    plan.saves = 0;
+    run_plan(&plan);
+    assert_true(told[1] > 0);
+}
+
+/* With three ranks on two such nodes one of them would read what lies on the other's disk. */
+static void joined_hosts_of_uneven_ranks_save(void **state) {
+    struct plan plan = {"parity=1+1", 3, 2, 7, 0, NULL, 1};
+    (void)state;
+    run_plan(&plan);
+    assert_int_equal(told[0], 0);
+    plan.saves = 0;
+    run_plan(&plan);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(parts_come_back), TEST(other_ranks_come_back), TEST(nothing_is_rebuilt),
+                                       TEST(joined_hosts_come_back), TEST(joined_hosts_of_uneven_ranks_save),
                                        TEST(wrong_settings_are_refused), TEST(shared_storage_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
