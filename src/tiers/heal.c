@@ -164,6 +164,7 @@ int vv_tiers_heal(struct vv_tiers *tiers, const struct vv_heal *heal, struct vv_
     struct healing healing = {
         .tiers = tiers, .first = heal->first, .lease = heal->lease, .damaged = heal->damaged, .error = error};
     struct vv_attempt refers;
+    uint32_t before = vv_lease_generation(heal->lease);
     *out = (struct vv_attempt){0};
     vv_lease_refers(heal->lease, &refers);
     int rc = vv_records_list(heal->first, tiers->name, note_time, &healing, error);
@@ -176,5 +177,7 @@ int vv_tiers_heal(struct vv_tiers *tiers, const struct vv_heal *heal, struct vv_
         vv_lease_refer(heal->lease, &refers, &ignored);
         *out = (struct vv_attempt){0};
     }
+    if (rc == 0 && vv_lease_generation(heal->lease) != before) /* and has left packs, or a tombstone, of this version */
+        rc = vv_lease_advance(heal->lease, error);
     return rc;
 }

@@ -622,6 +622,38 @@ static void test_heal_fails(void **state) {
     assert_true(failed > 1);
 }
 
+/* What a copy that failed has left, or the tombstone of one that did not come out well, is in nobody's way: the session
+ * makes the same version anew. */
+static void test_heal_fails_and_goes_on(void **state) {
+    char clean[sizeof first];
+    int failed = 0;
+    (void)state;
+    memcpy(clean, first, sizeof first);
+    for (int step = 88; step < 132; step += 3) {
+        struct varve_error error = {.text = ""};
+        struct varve_session *session = tiered_open(TIERED_ALWAYS "tiers=%s,durable=2", second);
+        char settings[256];
+        int64_t version;
+        tiered_save(session, 2);
+        close_well(session);
+        spoil("data/*/*2/*/00000000", 0);
+        snprintf(settings, sizeof settings, "log=error,beat_seconds=30,tiers=%s", second);
+        snprintf(first, sizeof first, "%s?fault=fail:%d:EIO", clean, step);
+        int rc = tiered_try_open(settings, &session, &error);
+        memcpy(first, clean, sizeof first);
+        assert_int_equal(rc, 0);
+        if (varve_restart(session, VARVE_LATEST, &version) != 0) {
+            failed++;
+            tiered_fill(memory, sizeof memory, 12);
+            if (varve_checkpoint(session, 2) != 0 || varve_wait(session) != 0)
+                fail_msg("step %d: %s", step, varve_session_error(session)->text);
+        }
+        varve_close(session);
+        tiered_clear();
+    }
+    assert_true(failed > 3);
+}
+
 /* The job went back and made version 2 again, which never came to the tier. Its record cannot tell when it was saved:
  * the version 2 of the former life is not taken for it. */
 static void test_heal_other_life(void **state) {
@@ -1380,6 +1412,7 @@ int main(void) {
         cmocka_unit_test(test_own_numbers),    cmocka_unit_test(test_own_waiting),
         cmocka_unit_test(test_healed),         cmocka_unit_test(test_healed_ranks),
         cmocka_unit_test(test_healed_below),   cmocka_unit_test(test_heal_fails),
+        cmocka_unit_test(test_heal_fails_and_goes_on),
         cmocka_unit_test(test_heal_other_life),
         cmocka_unit_test(test_replaced),       cmocka_unit_test(test_emptied_under_way),
     };

@@ -11,7 +11,7 @@
 #define TIERED_BYTES (4u << 20)
 #define TIERED_ALWAYS "block_size=64K,part_size=1M,codec=none," /* what is written can be stopped at many places */
 
-static char folder[64], first[80], second[160];
+static char folder[64], first[120], second[160];
 static uint8_t memory[TIERED_BYTES];
 static char heard[1 << 16]; /* all lines of the log */
 
