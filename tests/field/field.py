@@ -140,8 +140,8 @@ WITH = {"beat_seconds=3600": "dead_seconds=86400,", "dead_seconds=2": "beat_seco
 @row
 def F5(scene):
     """A documented setting (dCP_Mode=2) is chosen. FTI dies of SIGSEGV. Right: every value that `varve config --list` allows makes
-    checkpoints that restart: all words but those of access, heap, encrypt, key, tiers and durable that need something else, and both
-    ends of all ranges; but a tracker that this kernel does not have is refused by name."""
+    checkpoints that restart: all words but those of access, heap, encrypt, key, tiers, durable and parity that need something else, and
+    both ends of all ranges; but a tracker that this kernel does not have is refused by name."""
     choices = []
     for name, bounds in scene.settings():
         if "|" in bounds:
@@ -149,8 +149,9 @@ def F5(scene):
         else:
             words = bounds.replace(" or more", "").replace(", ", " to ").split(" to ")
         # access=read saves nothing; without `varve run` there is no heap to protect; without a key nothing is encrypted;
-        # without further tiers only the first one can be asked for.
-        alone = {"access": ("write",), "heap": ("auto", "off"), "encrypt": ("off",), "key": (), "durable": ("1",), "tiers": ()}
+        # without further tiers only the first one can be asked for; parity is for storage of each node's own.
+        alone = {"access": ("write",), "heap": ("auto", "off"), "encrypt": ("off",), "key": (), "durable": ("1",), "tiers": (),
+                 "parity": ("off",)}
         choices += ["%s=%s" % (name, word) for word in words if word in alone.get(name, words)]
     refused = scene.run(scene.fresh(), "set:tracker=softdirty", "open:refused")
     if refused.lines[0][0] != "open OK":
@@ -369,7 +370,7 @@ def S3(scene):
 def S4(scene):
     """The index is torn to 0 bytes. SCR starts from nothing until an operator rebuilds it. Right: the catalogue, the store object, the
     heartbeat, the claim, or all of them torn: everything is found, and the newest is restored on both ranks, by itself."""
-    store, last = scene.fresh(), 67  # the catalogue is written after 66
+    store, last = scene.fresh(), 68  # the catalogue is written behind 66, before 67 begins
     expect(scene.killed(store, "size:64", "set:keep=all", "kill:0:%d:0" % last, version=last) is not None, "rank 0 was not killed")
     must = scene.newest_complete(store, last)
     files = {"catalogue": scene.key(store, "catalogue"), "store object": os.path.join(store, "varve"),
