@@ -193,3 +193,15 @@ void flight_must_be_up(struct flight *flight) {
     if (must_hold_each() && !flight->need_not_hold && varve_test(flight->session) != 0)
         fail("the checkpoint is not in flight: this tests nothing");
 }
+
+long long number_in(const char *path, const char *word) {
+    char line[128];
+    long long found = -1;
+    FILE *file = fopen(path, "re");
+    while (file && found < 0 && fgets(line, sizeof line, file))
+        if (strncmp(line, word, strlen(word)) == 0)
+            found = atoll(line + strlen(word));
+    if (file)
+        fclose(file);
+    return found;
+}

@@ -61,6 +61,8 @@ struct scribblers *flight_scribble(struct flight *flight, const char *only);
 void flight_must_be_up(struct flight *flight);
 
 uint8_t *new_memory(size_t size); /* private, anonymous, touched */
+/* The number behind this word at the beginning of a line; -1: there is none. */
+long long number_in(const char *path, const char *word);
 /* Ends the case unless the child ends well within ten seconds. */
 void child_must_end_well(int pid, const char *what);
 

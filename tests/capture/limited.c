@@ -37,16 +37,9 @@ static int write_group(const char *name, const char *text) {
 
 /* The number behind the word. */
 static long long read_group(const char *name, const char *word) {
-    char path[600], line[128];
-    long long found = -1;
+    char path[600];
     snprintf(path, sizeof path, "%s/%s", group, name);
-    FILE *file = fopen(path, "re");
-    while (file && found < 0 && fgets(line, sizeof line, file))
-        if (strncmp(line, word, strlen(word)) == 0)
-            found = atoll(line + strlen(word));
-    if (file)
-        fclose(file);
-    return found;
+    return number_in(path, word);
 }
 
 static void remove_group(void) {

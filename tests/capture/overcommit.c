@@ -31,22 +31,10 @@ struct ballast {
     size_t size;
 };
 
-static long long number_of(const char *path, const char *word) {
-    char line[128];
-    long long found = -1;
-    FILE *file = fopen(path, "re");
-    while (file && found < 0 && fgets(line, sizeof line, file))
-        if (strncmp(line, word, strlen(word)) == 0)
-            found = atoll(line + strlen(word));
-    if (file)
-        fclose(file);
-    return found;
-}
-
 static size_t ballast_size(void) {
     struct sysinfo info;
     if (overcommit == 2)
-        return (size_t)(number_of("/proc/meminfo", "CommitLimit:") - number_of("/proc/meminfo", "Committed_AS:")) / 3 *
+        return (size_t)(number_in("/proc/meminfo", "CommitLimit:") - number_in("/proc/meminfo", "Committed_AS:")) / 3 *
                2 * 1024;
     if (sysinfo(&info) != 0)
         fail("sysinfo: %s", strerror(errno));
@@ -121,7 +109,7 @@ static void live(struct flight *flight, int wants_frozen) {
 int main(int argc, char **argv) {
     struct flight flight;
     uint8_t *data = NULL;
-    overcommit = (int)number_of("/proc/sys/vm/overcommit_memory", "");
+    overcommit = (int)number_in("/proc/sys/vm/overcommit_memory", "");
     if (overcommit != 0 && overcommit != 2)
         skip("vm.overcommit_memory is %d: the kernel copies every process", overcommit);
     mode_parse(argc, argv);
